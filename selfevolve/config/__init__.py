@@ -1,0 +1,58 @@
+"""Recipes: the typed settings of a run, read from YAML, overridden by key, checked, hashed and written back."""
+
+from selfevolve.config.checks import BatchPlan, batch_plan
+from selfevolve.config.load import (
+    config_hash,
+    differences,
+    dump,
+    list_recipes,
+    load_recipe,
+    recipe_from_text,
+    recipes_folder,
+    resolve_recipe_path,
+)
+from selfevolve.config.schema import (
+    Assessment,
+    Diagnostics,
+    Generation,
+    Initialisation,
+    Lora,
+    Monitor,
+    Novelty,
+    Questioner,
+    Recipe,
+    Reward,
+    Section,
+    Solver,
+    TokenLimits,
+    TrainStage,
+    Validity,
+)
+
+__all__ = [
+    "Assessment",
+    "BatchPlan",
+    "Diagnostics",
+    "Generation",
+    "Initialisation",
+    "Lora",
+    "Monitor",
+    "Novelty",
+    "Questioner",
+    "Recipe",
+    "Reward",
+    "Section",
+    "Solver",
+    "TokenLimits",
+    "TrainStage",
+    "Validity",
+    "batch_plan",
+    "config_hash",
+    "differences",
+    "dump",
+    "list_recipes",
+    "load_recipe",
+    "recipe_from_text",
+    "recipes_folder",
+    "resolve_recipe_path",
+]

@@ -1,0 +1,145 @@
+"""Checks across settings, and the arithmetic of batches: pure functions, no model is loaded.
+
+A *rollout batch* is ``prompts`` inputs x ``responses`` replies; an optimiser *update* takes ``global_batch`` inputs of it.
+The trainer counts sequences (replies), not inputs, and splits both over the processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from selfevolve.config.schema import Recipe, TrainStage
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How a rollout batch is cut into updates and passes, for one process."""
+
+    per_device: int  # sequences in one forward-backward pass
+    accumulation: int  # passes in one optimiser update
+    rollout_passes: int  # passes in one rollout batch
+    updates: int  # optimiser updates a rollout batch
+
+
+def divisors(number: int) -> list[int]:
+    """Return the divisors of ``number`` in rising order."""
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def batch_plan(stage: TrainStage, processes: int, micro_batch: int) -> BatchPlan:
+    """Cut a rollout batch of ``stage`` for ``processes`` processes and passes of at most ``micro_batch`` sequences.
+
+    Raises:
+        ValueError: the batch does not divide; `problems` reports the same for a recipe, in the recipe's words.
+    """
+    if stage.prompts % stage.global_batch or (stage.global_batch * stage.responses) % processes:
+        raise ValueError(
+            f"a rollout batch of {stage.prompts} inputs x {stage.responses} replies does not divide into updates of "
+            f"{stage.global_batch} inputs over {processes} processes; check the recipe with `selfevolve check`"
+        )
+    local_update = stage.global_batch * stage.responses // processes
+    per_device = max(d for d in divisors(local_update) if d <= micro_batch)
+    updates = stage.prompts // stage.global_batch
+    accumulation = local_update // per_device
+    return BatchPlan(per_device, accumulation, accumulation * updates, updates)
+
+
+def problems(recipe: Recipe) -> list[str]:
+    """Return every conflict between settings, each with the values met and what to change."""
+    return [
+        *_batch_problems(recipe),
+        *_assessment_problems(recipe),
+        *_world_problems(recipe),
+        *_launcher_problems(recipe),
+    ]
+
+
+def _batch_problems(recipe: Recipe) -> list[str]:
+    found = []
+    stages: dict[str, TrainStage] = {"questioner": recipe.questioner, "solver": recipe.solver}
+    if recipe.initialisation.enabled:
+        stages["initialisation"] = recipe.initialisation
+    for name, stage in stages.items():
+        if stage.prompts % stage.global_batch:
+            fitting = ", ".join(map(str, divisors(stage.prompts)))
+            found.append(
+                f"{name}.global_batch is {stage.global_batch}, which does not divide {name}.prompts = {stage.prompts}; "
+                f"set it to one of {fitting}"
+            )
+        sequences = stage.global_batch * stage.responses
+        if sequences % recipe.processes:
+            found.append(
+                f"{name}: an update of global_batch x responses = {stage.global_batch} x {stage.responses} = {sequences} "
+                f"sequences does not divide over processes = {recipe.processes}; "
+                f"use a number of processes out of {', '.join(map(str, divisors(sequences)))}, or another global_batch"
+            )
+    return found
+
+
+def _assessment_problems(recipe: Recipe) -> list[str]:
+    found = []
+    low, high = recipe.assessment.share_low, recipe.assessment.share_high
+    if low >= high:
+        found.append(
+            f"assessment.share_low is {low} and share_high is {high}: no question can be kept; "
+            "share_low must be below share_high (the papers use 0.3 and 0.8)"
+        )
+    batch = recipe.questioner.prompts * recipe.questioner.responses
+    if recipe.novelty.gate == "k_sampled" and recipe.novelty.k > batch - 1:
+        found.append(
+            f"novelty.k is {recipe.novelty.k}, but a questioner batch holds {batch} candidates, so {batch - 1} others; "
+            "lower novelty.k or choose novelty.gate: exhaustive"
+        )
+    if recipe.diagnostics.sample > recipe.candidates:
+        found.append(
+            f"diagnostics.sample is {recipe.diagnostics.sample}, more than candidates = {recipe.candidates}; "
+            "set it to 0 to judge them all"
+        )
+    if recipe.solver.replay > 0 and not recipe.initialisation.enabled:
+        found.append(
+            f"solver.replay is {recipe.solver.replay}, but initialisation.enabled is false, so there is nothing to "
+            "replay; set solver.replay: 0 or enable the initialisation"
+        )
+    if recipe.solver.pseudo_label_weight == 0:
+        found.append("solver.pseudo_label_weight is 0: the solver would learn the format only; set it above 0")
+    return found
+
+
+def _world_problems(recipe: Recipe) -> list[str]:
+    """Check that backbone, prompts, referee and data belong to one world."""
+    found = []
+    if recipe.backbone.startswith("testbed:") and recipe.prompts == "standard":
+        found.append(
+            f"backbone {recipe.backbone!r} reads the testbed's control tokens only, but prompts is 'standard'; "
+            "set prompts: testbed"
+        )
+    if recipe.prompts == "standard" and recipe.referee == "oracle":
+        found.append(
+            "referee is 'oracle', which knows the testbed's exercises only, but prompts is 'standard'; "
+            "set referee: model (with referee_model) or referee: none"
+        )
+    if recipe.prompts == "standard" and recipe.initialisation.enabled and recipe.initialisation.data == "testbed":
+        found.append(
+            "initialisation.data is 'testbed', whose questions a real model cannot learn from, but prompts is "
+            "'standard'; give a path to labelled questions, or set initialisation.enabled: false and solver.replay: 0"
+        )
+    if recipe.initialisation.enabled and not recipe.initialisation.data:
+        found.append("initialisation.data is empty; give a path to labelled questions, or 'testbed'")
+    if recipe.referee == "model" and not recipe.referee_model:
+        found.append("referee is 'model' but referee_model is not given; name a hub id or a folder")
+    if recipe.referee != "model" and recipe.referee_model:
+        found.append(f"referee_model is {recipe.referee_model!r} but referee is {recipe.referee!r}; set referee: model")
+    return found
+
+
+def _launcher_problems(recipe: Recipe) -> list[str]:
+    found = []
+    if recipe.launcher == "inline" and recipe.processes != 1:
+        found.append(f"processes is {recipe.processes} but launcher is 'inline'; set launcher: accelerate")
+    if recipe.launcher == "inline" and recipe.accelerate_config is not None:
+        found.append(
+            f"accelerate_config is {recipe.accelerate_config!r} but launcher is 'inline'; set launcher: accelerate"
+        )
+    return found

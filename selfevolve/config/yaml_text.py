@@ -1,0 +1,103 @@
+"""YAML as recipes use it: YAML 1.2's plain scalars, duplicate keys refused, and the line of every key.
+
+The common reader follows YAML 1.1, in which ``2e-6`` is text, ``off`` is false, ``1:30`` is 90 and ``010`` is 8.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from selfevolve.errors import ConfigError
+
+KeyPath = tuple[str, ...]
+
+_SCALARS = (
+    ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
+    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), "-+0123456789"),
+    (
+        "tag:yaml.org,2002:float",
+        re.compile(
+            r"^(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+            r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+        ),
+        "-+0123456789.",
+    ),
+    ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), "~nN\0"),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader with YAML 1.2's plain scalars."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's own shape)
+
+
+class _Dumper(yaml.SafeDumper):
+    """The safe dumper that quotes exactly what `_Loader` would misread."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's own shape)
+
+
+for _tag, _pattern, _first in _SCALARS:
+    for _class in (_Loader, _Dumper):
+        # "\0" stands for the empty scalar, which PyYAML files under ""
+        _class.add_implicit_resolver(_tag, _pattern, [c if c != "\0" else "" for c in _first])
+
+
+def parse_value(text: str) -> Any:
+    """Read one plain value as a recipe would: ``2e-6`` is a number, ``null`` is None, ``off`` is text."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 (a subclass of the safe loader)
+
+
+def parse_mapping(text: str, source: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
+    """Read a recipe's text.
+
+    Args:
+        text: the YAML text.
+        source: the file's name, for messages.
+
+    Returns:
+        The mapping, and the line (from 1) of every key by its path.
+
+    Raises:
+        ConfigError: not YAML, not a mapping, a key that is not text, or a key that stands twice.
+    """
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        data = parse_value(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{source}:{mark.line + 1}" if mark else source
+        reason = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"{where}: not readable as YAML: {reason}", "mend the line; see docs/recipes.md") from None
+    if data is None:
+        return {}, {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{source}: a recipe is a mapping of keys to values, not {type(data).__name__}")
+    lines: dict[KeyPath, int] = {}
+    _collect_lines(node, (), lines, source)
+    return data, lines
+
+
+def _collect_lines(node: Any, path: KeyPath, lines: dict[KeyPath, int], source: str) -> None:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+            raise ConfigError(f"{source}:{line}: a key must be plain text, not {getattr(key, 'value', key)!r}")
+        here = (*path, key.value)
+        if here in lines:
+            raise ConfigError(
+                f"{source}:{line}: key {'.'.join(here)!r} stands twice, first on line {lines[here]}", "keep one of them"
+            )
+        lines[here] = line
+        _collect_lines(value, here, lines, source)
+
+
+def dump_mapping(data: dict[str, Any]) -> str:
+    """Write ``data`` as YAML that `parse_mapping` reads back as the same values, keys in their order."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
