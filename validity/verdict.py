@@ -1,0 +1,43 @@
+"""One reply to a validity-aware prompt, read as a verdict."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from selfevolve.answers import extract
+from selfevolve.sampling import Reply
+
+INVALID = "INVALID"  # the word that rejects a question, and the gold answer of an invalid one
+
+_WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|textsf|texttt|mathrm|mathbf|mathsf|operatorname)\s*\{(.*)\}", re.S)
+_EDGES = " \t\r\n$*_.!\"'`"
+
+
+class Verdict(StrEnum):
+    """What one reply says of a question."""
+
+    VALID = "valid"  # it gives an answer
+    INVALID = "invalid"  # it rejects the question
+    UNDECIDED = "undecided"  # no box, an empty box, cut off, or failed: it says nothing
+
+
+def is_rejection(answer: str) -> bool:
+    r"""Return True when a box's content is the word INVALID: any case, bare or as ``\text{INVALID}``."""
+    content = answer.strip(_EDGES)
+    while wrapped := _WRAPPED.fullmatch(content):
+        content = wrapped.group(1).strip(_EDGES)
+    return content.casefold() == "invalid"
+
+
+def read_verdict(reply: Reply) -> Verdict:
+    """Return what the reply's final box says (R-Quest, prompt A.5: one box, an answer or INVALID).
+
+    Only a reply that the model itself ended casts a vote. The word INVALID outside the final box counts for nothing.
+    """
+    if not reply.complete:
+        return Verdict.UNDECIDED
+    answer = extract(reply.text, reply.finish_reason)
+    if answer is None or not answer.strip():
+        return Verdict.UNDECIDED
+    return Verdict.INVALID if is_rejection(answer) else Verdict.VALID
