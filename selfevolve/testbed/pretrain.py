@@ -1,0 +1,179 @@
+"""Pre-training of the testbed's backbones: one common trunk, then a short tuning a profile.
+
+Run ``python -m selfevolve.testbed.pretrain --help``. Each backbone is a plain Hugging Face folder (Qwen3 configuration,
+safetensors in float16, own tokenizer), written with the log of its training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from selfevolve.testbed.profiles import CLEAN, PROFILES, Profile
+from selfevolve.testbed.tasks import sample
+from selfevolve.testbed.vocabulary import EOS, REPLY, build_tokenizer
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+TASK_WEIGHTS = (0.20, 0.36, 0.28, 0.16)  # ask, solve, check, judge
+CHUNK = 8  # batches drawn together and sorted by length, so that padding stays small
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train."""
+
+    steps: int
+    batch: int = 128  # sequences a step
+    learning_rate: float = 3e-3  # at its peak; warm-up 5%, then a cosine to a tenth
+    seed: int = 0
+
+
+def new_model(vocabulary_size: int, seed: int, width: int = 96, layers: int = 3) -> PreTrainedModel:
+    """Return a freshly initialised model in the Qwen3 form."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=vocabulary_size,
+        hidden_size=width,
+        intermediate_size=width * 3,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 32,
+        num_key_value_heads=width // 32,
+        head_dim=32,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        initializer_range=0.05,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def batches(
+    profile: Profile, schedule: Schedule, tokenizer: PreTrainedTokenizerFast
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield (ids, labels) of shape [batch, length]; prompts carry the label -100."""
+    import torch
+
+    rng = Random(f"{profile.name}/{schedule.seed}")
+    while True:
+        drawn = [sample(rng, profile, TASK_WEIGHTS) for _ in range(CHUNK * schedule.batch)]
+        prompts = tokenizer([p + REPLY for _, p, _ in drawn])["input_ids"]
+        replies = tokenizer([r + EOS for _, _, r in drawn])["input_ids"]
+        rows = sorted(zip(prompts, replies, strict=True), key=lambda row: len(row[0]) + len(row[1]))
+        groups = [rows[i : i + schedule.batch] for i in range(0, len(rows), schedule.batch)]
+        rng.shuffle(groups)
+        for group in groups:
+            length = max(len(p) + len(r) for p, r in group)
+            ids = torch.zeros(len(group), length, dtype=torch.long)
+            labels = torch.full((len(group), length), -100)
+            for i, (prompt, reply) in enumerate(group):
+                ids[i, : len(prompt) + len(reply)] = torch.tensor(prompt + reply)
+                labels[i, len(prompt) : len(prompt) + len(reply)] = torch.tensor(reply)
+            yield ids, labels
+
+
+def train(model: PreTrainedModel, profile: Profile, schedule: Schedule, log: Path) -> dict[str, Any]:
+    """Train `model` in place on replies of `profile`; append a line to `log` every 200 steps and return the last."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    tokenizer = build_tokenizer()
+    stream = batches(profile, schedule, tokenizer)
+    matrices = [p for p in model.parameters() if p.ndim == 2]
+    others = [p for p in model.parameters() if p.ndim != 2]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}],
+        lr=schedule.learning_rate,
+        betas=(0.9, 0.98),
+    )
+    warm = max(1, schedule.steps // 20)
+
+    def rate(step: int) -> float:
+        progress = max(0.0, (step - warm) / max(1, schedule.steps - warm))
+        return min(1.0, (step + 1) / warm) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress)))
+
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    started, total, counted, seen, row = time.time(), 0.0, 0, 0, {}
+    model.train()
+    for step in range(1, schedule.steps + 1):
+        ids, labels = next(stream)
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        keep = labels[:, 1:] != -100
+        logits = model.lm_head(hidden[:, :-1][keep])
+        loss = cross_entropy(logits, labels[:, 1:][keep])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+        total, counted, seen = total + loss.item(), counted + 1, seen + ids.numel()
+        if step % 200 == 0 or step == schedule.steps:
+            row = {"profile": profile.name, "step": step, "loss": round(total / counted, 4), "tokens": seen,
+                   "seconds": round(time.time() - started, 1)}  # fmt: skip
+            with log.open("a") as out:
+                out.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
+            total, counted = 0.0, 0
+    return row
+
+
+def save(model: PreTrainedModel, folder: Path) -> None:
+    """Write the model in float16 with its tokenizer as a plain folder."""
+    import torch
+
+    model.to(torch.float16).save_pretrained(folder)
+    model.to(torch.float32)
+    build_tokenizer().save_pretrained(folder)
+
+
+def main() -> None:
+    """Train the trunk and the backbones named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("profiles", nargs="*", default=[], help=f"backbones to tune: {', '.join(PROFILES)}")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the trunk and the backbones")
+    parser.add_argument("--trunk-steps", type=int, default=9000, help="0: use the trunk that lies in --out")
+    parser.add_argument("--tune-steps", type=int, default=1500)
+    parser.add_argument("--width", type=int, default=96)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    parser.add_argument("--tune-learning-rate", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    trunk = args.out / "trunk"
+    if args.trunk_steps:
+        model = new_model(len(build_tokenizer()), args.seed, args.width, args.layers)
+        print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {torch.get_num_threads()} threads", flush=True)
+        schedule = Schedule(args.trunk_steps, learning_rate=args.learning_rate, seed=args.seed)
+        train(model, CLEAN, schedule, args.out / "trunk.log.jsonl")
+        model.save_pretrained(trunk)
+    for name in args.profiles:
+        model = AutoModelForCausalLM.from_pretrained(trunk, dtype=torch.float32)
+        schedule = Schedule(args.tune_steps, learning_rate=args.tune_learning_rate, seed=args.seed)
+        folder = args.out / name
+        folder.mkdir(exist_ok=True)
+        train(model, PROFILES[name], schedule, folder / "training_log.jsonl")
+        save(model, folder)
+        (folder / "profile.json").write_text(json.dumps(asdict(PROFILES[name]), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
