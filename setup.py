@@ -1,10 +1,10 @@
 """Name the packages: the code, and the top-level folder of recipes, which is installed as ``selfevolve_recipes``."""
 
-from setuptools import find_namespace_packages, setup
+from setuptools import find_packages, setup
 
 CODE = ["selfevolve", "selfevolve.*", "validity", "validity.*", "novelty", "novelty.*"]
 
 setup(
-    packages=[*find_namespace_packages(include=CODE), "selfevolve_recipes"],
+    packages=[*find_packages(include=CODE), "selfevolve_recipes"],
     package_dir={"selfevolve_recipes": "recipes"},
 )

@@ -2,11 +2,13 @@
 
 from selfevolve.config.checks import BatchPlan, batch_plan
 from selfevolve.config.load import (
+    accelerate_config_path,
     config_hash,
     differences,
     dump,
     list_recipes,
     load_recipe,
+    missing_files,
     recipe_from_text,
     recipes_folder,
     resolve_recipe_path,
@@ -46,12 +48,14 @@ __all__ = [
     "TokenLimits",
     "TrainStage",
     "Validity",
+    "accelerate_config_path",
     "batch_plan",
     "config_hash",
     "differences",
     "dump",
     "list_recipes",
     "load_recipe",
+    "missing_files",
     "recipe_from_text",
     "recipes_folder",
     "resolve_recipe_path",

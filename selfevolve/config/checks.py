@@ -1,7 +1,7 @@
 """Checks across settings, and the arithmetic of batches: pure functions, no model is loaded.
 
-A *rollout batch* is ``prompts`` inputs x ``responses`` replies; an optimiser *update* takes ``global_batch`` inputs of it.
-The trainer counts sequences (replies), not inputs, and splits both over the processes.
+A *rollout batch* is ``prompts`` inputs x ``responses`` replies; an optimiser *update* takes ``global_batch`` inputs of
+it. The trainer counts sequences (replies), not inputs, and splits both over the processes.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _batch_problems(recipe: Recipe) -> list[str]:
         sequences = stage.global_batch * stage.responses
         if sequences % recipe.processes:
             found.append(
-                f"{name}: an update of global_batch x responses = {stage.global_batch} x {stage.responses} = {sequences} "
-                f"sequences does not divide over processes = {recipe.processes}; "
+                f"{name}: an update of global_batch x responses = {stage.global_batch} x {stage.responses} = "
+                f"{sequences} sequences does not divide over processes = {recipe.processes}; "
                 f"use a number of processes out of {', '.join(map(str, divisors(sequences)))}, or another global_batch"
             )
     return found

@@ -1,7 +1,7 @@
 """Find, merge, override, check and write recipes.
 
-A recipe file may name another as its ``base`` and then holds only the keys that it changes. Each value remembers where it
-was set (file and line, or the override), so that a message can say where to mend it.
+A recipe file may name another as its ``base`` and then holds only the keys that it changes. Each value remembers where
+it was set (file and line, or the override), so that a message can say where to mend it.
 """
 
 from __future__ import annotations
@@ -97,6 +97,38 @@ def recipe_from_text(text: str, source: str) -> Recipe:
     data, lines = parse_mapping(text, source)
     _refuse_unknown(data, lines, source)
     return _validated(data, {path: f"{source}:{line}" for path, line in lines.items()})
+
+
+def accelerate_config_path(recipe: Recipe) -> Path | None:
+    """Return the file of ``accelerate_config``: a path, or a name in recipes/accelerate; None when it is not given.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    given = recipe.accelerate_config
+    if given is None:
+        return None
+    folder = recipes_folder() / "accelerate"
+    for path in (Path(given), folder / given, folder / f"{given}.yaml"):
+        if path.is_file():
+            return path
+    names = ", ".join(sorted(p.name for p in folder.glob("*.yaml")))
+    raise ConfigError(f"accelerate_config {given!r} is no file", f"give a path, or one of {names}")
+
+
+def missing_files(recipe: Recipe) -> list[str]:
+    """Return one line for each file that the recipe names and that is not there."""
+    missing = []
+    data = recipe.initialisation.data
+    if recipe.initialisation.enabled and data != "testbed" and not Path(data).is_file():
+        missing.append(f"initialisation.data is {data!r}, and there is no such file")
+    if recipe.prompts not in ("testbed", "standard") and not Path(recipe.prompts).is_file():
+        missing.append(f"prompts is {recipe.prompts!r}, which is neither 'testbed' nor 'standard' nor a file")
+    try:
+        accelerate_config_path(recipe)
+    except ConfigError as error:
+        missing.append(f"{error.message}; {error.remedy}")
+    return missing
 
 
 def dump(recipe: Recipe) -> str:

@@ -25,7 +25,8 @@ GlobalBatch = Annotated[int, Field(ge=1, description="inputs in one optimiser up
 LearningRate = Annotated[float, Field(gt=0, le=0.1, description="AdamW learning rate; in (0, 0.1], such as 1e-6")]
 Kl = Annotated[float, Field(ge=0, le=10, description="coefficient of the KL term; 0 switches it off, at most 10")]
 Temperature = Annotated[
-    float, Field(gt=0, le=10, description="sampling temperature, no unit; in (0, 10], since greedy replies never differ")
+    float,
+    Field(gt=0, le=10, description="sampling temperature, no unit; in (0, 10], since greedy replies never differ"),
 ]
 TopP = Annotated[float, Field(gt=0, le=1, description="nucleus cut of sampling, a probability; in (0, 1], 1 is off")]
 TokenLimit = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -49,30 +50,34 @@ class Section(BaseModel):
 class TokenLimits(Section):
     """New tokens a reply, at most, by what the reply is for."""
 
-    question: TokenLimit = Field(4096, description="new tokens of a candidate question, at most; 1 or more")
+    question: TokenLimit = Field(default=4096, description="new tokens of a candidate question, at most; 1 or more")
     solution: TokenLimit = Field(
-        4096, description="new tokens of a solution or a validity reply, at most; 1 or more"
+        default=4096, description="new tokens of a solution or a validity reply, at most; 1 or more"
     )
-    judge: TokenLimit = Field(4096, description="new tokens of a same-type verdict, at most; 1 or more")
+    judge: TokenLimit = Field(default=4096, description="new tokens of a same-type verdict, at most; 1 or more")
 
 
 class Generation(Section):
     """How text is generated, whatever it is for."""
 
-    batch: Count = Field(256, description="sequences decoded together in one process; 1 or more, bounded by memory")
-    max_new_tokens: TokenLimits = Field(TokenLimits(), description="limits on new tokens a reply")
+    batch: Count = Field(
+        default=256, description="sequences decoded together in one process; 1 or more, bounded by memory"
+    )
+    max_new_tokens: TokenLimits = Field(default=TokenLimits(), description="limits on new tokens a reply")
     max_prompt_tokens: TokenLimit = Field(
-        2048, description="tokens of a prompt, at most; longer inputs are left out and counted, never cut"
+        default=2048, description="tokens of a prompt, at most; longer inputs are left out and counted, never cut"
     )
 
 
 class Lora(Section):
     """Low-rank adapters in place of full fine-tuning."""
 
-    rank: Annotated[int, Field(ge=1, le=1024)] = Field(16, description="rank of each adapter; 1 to 1024")
-    alpha: Annotated[float, Field(gt=0)] = Field(32.0, description="scale: updates count alpha / rank times; above 0")
+    rank: Annotated[int, Field(ge=1, le=1024)] = Field(default=16, description="rank of each adapter; 1 to 1024")
+    alpha: Annotated[float, Field(gt=0)] = Field(
+        default=32.0, description="scale: updates count alpha / rank times; above 0"
+    )
     targets: str | tuple[str, ...] = Field(
-        "all-linear", description="modules that get an adapter: 'all-linear', or a list of module names"
+        default="all-linear", description="modules that get an adapter: 'all-linear', or a list of module names"
     )
 
 
@@ -92,9 +97,11 @@ class TrainStage(Section):
 class Initialisation(TrainStage):
     """Validity-aware initialisation of the solver, once before round 1 (R-Quest, section 3.1 and appendix A)."""
 
-    enabled: bool = Field(True, description="train the solver to reject invalid questions before round 1; true or false")
+    enabled: bool = Field(
+        default=True, description="train the solver to reject invalid questions before round 1; true or false"
+    )
     data: str = Field(
-        "initialisation.jsonl",
+        default="initialisation.jsonl",
         description="labelled questions: a path to a JSONL file, or 'testbed' for the set that ships with it",
     )
 
@@ -112,132 +119,164 @@ class Solver(TrainStage):
 
     responses: Responses = 5
     replay: Share = Field(
-        0.1, description="share of initialisation examples in the solver's data; 0 to 1, 0 when there is no initialisation"
+        default=0.1,
+        description="share of initialisation examples in the solver's data; 0 to 1, 0 when there is no initialisation",
     )
-    pseudo_label_weight: Share = Field(0.9, description="reward for agreeing with the pseudo-label; 0 to 1")
-    format_weight: Share = Field(0.1, description="reward for reasoning in think tags followed by a box; 0 to 1")
+    pseudo_label_weight: Share = Field(default=0.9, description="reward for agreeing with the pseudo-label; 0 to 1")
+    format_weight: Share = Field(
+        default=0.1, description="reward for reasoning in think tags followed by a box; 0 to 1"
+    )
 
 
 class Validity(Section):
     """The validity gate: votes on whether a question is well posed (R-Quest, section 3.2)."""
 
     judge: Literal["current", "frozen", "off"] = Field(
-        "current",
+        default="current",
         description="who votes: 'current' solver, the 'frozen' solver as it was after initialisation, or 'off'",
     )
-    votes: Count = Field(9, description="validity replies a question; 1 or more, odd to avoid ties")
+    votes: Count = Field(default=9, description="validity replies a question; 1 or more, odd to avoid ties")
     min_answered: Share = Field(
-        0.5, description="share of votes that must be readable, else the question is undecided; 0 to 1"
+        default=0.5, description="share of votes that must be readable, else the question is undecided; 0 to 1"
     )
 
 
 class Assessment(Section):
     """How a question is assessed, for the questioner's reward and for the solver's data alike."""
 
-    validity: Validity = Field(Validity(), description="the validity gate")
-    solutions: Annotated[int, Field(ge=2)] = Field(10, description="fresh solutions a question; 2 or more")
-    share_low: Share = Field(0.3, description="smallest majority share of a kept question; 0 to 1, below share_high")
-    share_high: Share = Field(0.8, description="largest majority share of a kept question; 0 to 1, above share_low")
+    validity: Validity = Field(default=Validity(), description="the validity gate")
+    solutions: Annotated[int, Field(ge=2)] = Field(default=10, description="fresh solutions a question; 2 or more")
+    share_low: Share = Field(
+        default=0.3, description="smallest majority share of a kept question; 0 to 1, below share_high"
+    )
+    share_high: Share = Field(
+        default=0.8, description="largest majority share of a kept question; 0 to 1, above share_low"
+    )
     denominator: Literal["answered", "asked"] = Field(
-        "answered", description="the majority share is taken over 'answered' solutions, or over all 'asked' (the papers)"
+        default="answered",
+        description="the majority share is taken over 'answered' solutions, or over all 'asked' (the papers)",
     )
     min_answered: Share = Field(
-        0.5, description="share of solutions that must carry an answer, else the question is undecided; 0 to 1"
+        default=0.5, description="share of solutions that must carry an answer, else the question is undecided; 0 to 1"
     )
     temperature: Temperature = 1.0
     top_p: TopP = 1.0
-    top_k: CountOrZero = Field(40, description="tokens kept at each sampling step; 0 is off")
+    top_k: CountOrZero = Field(default=40, description="tokens kept at each sampling step; 0 is off")
 
 
 class Novelty(Section):
     """The novelty gate of the questioner's reward (R-Quest, section 3.3 and appendix B)."""
 
     gate: Literal["none", "k_sampled", "exhaustive"] = Field(
-        "k_sampled", description="'none', 'k_sampled' others of the batch, or 'exhaustive': all others of the batch"
+        default="k_sampled",
+        description="'none', 'k_sampled' others of the batch, or 'exhaustive': all others of the batch",
     )
-    k: Count = Field(8, description="other questions that each candidate is compared with; 1 to batch size - 1")
+    k: Count = Field(default=8, description="other questions that each candidate is compared with; 1 to batch size - 1")
 
 
 class Reward(Section):
     """The questioner's reward for a question that passed the gates."""
 
     uncertainty: Literal["min", "peaked"] = Field(
-        "min", description="of the majority share s: 'min' is min(s, 1 - s), 'peaked' is 1 - 2 |s - 1/2|"
+        default="min", description="of the majority share s: 'min' is min(s, 1 - s), 'peaked' is 1 - 2 |s - 1/2|"
     )
     repetition: Literal["bleu", "none"] = Field(
-        "none", description="'bleu' subtracts R-Zero's penalty, cluster size / batch size; 'none' does not"
+        default="none", description="'bleu' subtracts R-Zero's penalty, cluster size / batch size; 'none' does not"
     )
     bleu_threshold: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.5, description="BLEU distance (1 - BLEU) below which clusters merge; between 0 and 1, both excluded"
+        default=0.5, description="BLEU distance (1 - BLEU) below which clusters merge; between 0 and 1, both excluded"
     )
 
 
 class Diagnostics(Section):
     """What is measured after each round; nothing here is read in training."""
 
-    sample: CountOrZero = Field(200, description="questions of the pool that the referee judges; 0 is all of them")
-    heldout: Count = Field(297, description="held-out labelled questions for validity calibration; 1 or more")
-    solver_samples: Count = Field(4, description="sampled solutions a held-out question, beside the greedy one; 1 or more")
-    orderings: Count = Field(3, description="orderings in which questions are grouped into patterns; 1 or more")
+    sample: CountOrZero = Field(
+        default=200, description="questions of the pool that the referee judges; 0 is all of them"
+    )
+    heldout: Count = Field(default=297, description="held-out labelled questions for validity calibration; 1 or more")
+    solver_samples: Count = Field(
+        default=4, description="sampled solutions a held-out question, beside the greedy one; 1 or more"
+    )
+    orderings: Count = Field(default=3, description="orderings in which questions are grouped into patterns; 1 or more")
 
 
 class Monitor(Section):
     """Bounds of the collapse monitor: it warns below them, and with ``stop`` it ends the run."""
 
-    stop: bool = Field(False, description="end the run at the first bound that is broken; true or false")
-    min_valid_rate: Share = Field(0.25, description="share of valid questions in the pool, at least; 0 to 1")
-    min_distinct_patterns: CountOrZero = Field(3, description="different patterns in the pool, at least; 0 is off")
-    min_kept: Count = Field(32, description="kept questions a round, at least; 1 or more")
-    min_answered_share: Share = Field(0.5, description="share of replies that carry an answer, at least; 0 to 1")
+    stop: bool = Field(default=False, description="end the run at the first bound that is broken; true or false")
+    min_valid_rate: Share = Field(default=0.25, description="share of valid questions in the pool, at least; 0 to 1")
+    min_distinct_patterns: CountOrZero = Field(
+        default=3, description="different patterns in the pool, at least; 0 is off"
+    )
+    min_kept: Count = Field(default=32, description="kept questions a round, at least; 1 or more")
+    min_answered_share: Share = Field(
+        default=0.5, description="share of replies that carry an answer, at least; 0 to 1"
+    )
     min_reward_std: Annotated[float, Field(ge=0)] = Field(
-        0.005, description="standard deviation of a step's rewards, at least; 0 is off"
+        default=0.005, description="standard deviation of a step's rewards, at least; 0 is off"
     )
 
 
 class Recipe(Section):
     """All settings of a run."""
 
-    name: str = Field("", description="shown in reports; the recipe's file name when left out")
-    description: str = Field("", description="one line on what the recipe is for")
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(0, description="seed of everything drawn; 0 to 2147483647")
-    rounds: Annotated[int, Field(ge=1, le=1000)] = Field(10, description="rounds of self-evolution; 1 to 1000")
+    name: str = Field(default="", description="shown in reports; the recipe's file name when left out")
+    description: str = Field(default="", description="one line on what the recipe is for")
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description="seed of everything drawn; 0 to 2147483647"
+    )
+    rounds: Annotated[int, Field(ge=1, le=1000)] = Field(default=10, description="rounds of self-evolution; 1 to 1000")
 
     backbone: str = Field(
-        "Qwen/Qwen3-4B-Base",
+        default="Qwen/Qwen3-4B-Base",
         min_length=1,
         description="model both roles start from: 'testbed:NAME', a hub id, or a local folder",
     )
-    prompts: str = Field("standard", min_length=1, description="prompt pack: 'testbed', 'standard', or a path to YAML")
-    trust_remote_code: bool = Field(False, description="run code that the model's repository carries; true or false")
-    dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="weights and arithmetic; float32 on CPUs")
-    lora: Lora | None = Field(None, description="adapter settings, or null for full fine-tuning")
+    prompts: str = Field(
+        default="standard", min_length=1, description="prompt pack: 'testbed', 'standard', or a path to YAML"
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="run code that the model's repository carries; true or false"
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        default="bfloat16", description="weights and arithmetic; float32 on CPUs"
+    )
+    lora: Lora | None = Field(default=None, description="adapter settings, or null for full fine-tuning")
     micro_batch: Count = Field(
-        8, description="sequences in one forward-backward pass of a process, at most; 1 or more, bounded by memory"
+        default=8,
+        description="sequences in one forward-backward pass of a process, at most; 1 or more, bounded by memory",
     )
 
     launcher: Literal["inline", "accelerate"] = Field(
-        "inline", description="training stages run 'inline', or each in a child process under 'accelerate'"
+        default="inline", description="training stages run 'inline', or each in a child process under 'accelerate'"
     )
     accelerate_config: str | None = Field(
-        None, description="accelerate's own config: a file name in recipes/accelerate or a path; null for its defaults"
+        default=None,
+        description="accelerate's own config: a file name in recipes/accelerate or a path; null for its defaults",
     )
-    processes: Count = Field(1, description="training processes; 1 or more, 1 when the launcher is inline")
+    processes: Count = Field(default=1, description="training processes; 1 or more, 1 when the launcher is inline")
 
     referee: Literal["oracle", "model", "none"] = Field(
-        "none", description="who says what is really so in diagnostics: the testbed's 'oracle', a 'model', or 'none'"
+        default="none",
+        description="who says what is really so in diagnostics: the testbed's 'oracle', a 'model', or 'none'",
     )
-    referee_model: str | None = Field(None, description="hub id or folder of the referee; needed when referee is 'model'")
+    referee_model: str | None = Field(
+        default=None, description="hub id or folder of the referee; needed when referee is 'model'"
+    )
 
-    generation: Generation = Field(Generation(), description="how text is generated")
-    initialisation: Initialisation = Field(Initialisation(), description="validity-aware initialisation")
-    questioner: Questioner = Field(Questioner(), description="update of the questioner")
-    candidates: Count = Field(10_000, description="questions written for the solver's data each round; 1 or more")
-    assessment: Assessment = Field(Assessment(), description="how questions are assessed")
-    novelty: Novelty = Field(Novelty(), description="the novelty gate")
-    reward: Reward = Field(Reward(), description="the questioner's reward")
-    solver: Solver = Field(Solver(), description="update of the solver")
-    diagnostics: Diagnostics = Field(Diagnostics(), description="what is measured after each round")
-    monitor: Monitor = Field(Monitor(), description="bounds of the collapse monitor")
+    generation: Generation = Field(default=Generation(), description="how text is generated")
+    initialisation: Initialisation = Field(default=Initialisation(), description="validity-aware initialisation")
+    questioner: Questioner = Field(default=Questioner(), description="update of the questioner")
+    candidates: Count = Field(
+        default=10_000, description="questions written for the solver's data each round; 1 or more"
+    )
+    assessment: Assessment = Field(default=Assessment(), description="how questions are assessed")
+    novelty: Novelty = Field(default=Novelty(), description="the novelty gate")
+    reward: Reward = Field(default=Reward(), description="the questioner's reward")
+    solver: Solver = Field(default=Solver(), description="update of the solver")
+    diagnostics: Diagnostics = Field(default=Diagnostics(), description="what is measured after each round")
+    monitor: Monitor = Field(default=Monitor(), description="bounds of the collapse monitor")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

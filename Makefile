@@ -1,0 +1,41 @@
+# make demo    ten rounds of R-Quest and of R-Zero on the testbed, side by side
+# make test    the fast tests
+# make slow    the slow tests as well
+# make check   style, types and the fast tests
+# Each sets up .venv first, at tested versions. PYTHON names another interpreter (3.11 or newer); ARGS adds arguments.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+STAMP := $(VENV)/installed.stamp
+PACKAGES := selfevolve validity novelty
+SOURCES := $(PACKAGES) tests setup.py
+ARGS ?=
+
+.PHONY: demo test slow check venv
+
+venv: $(STAMP)
+
+# torch first: at its tested version it is the CPU build, where a newer one would bring gigabytes of CUDA
+$(STAMP): pyproject.toml setup.py constraints.txt
+	@echo "setting up $(VENV) with $(PYTHON): a few minutes the first time"
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@$(PIP) install 'torch==2.13.0' -c constraints.txt
+	@$(PIP) install -e '.[dev]' -c constraints.txt
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/selfevolve demo $(ARGS)
+
+test: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
+
+slow: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not gpu' $(ARGS)
+
+check: $(STAMP)
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy --strict $(PACKAGES)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)

@@ -1,0 +1,181 @@
+"""The ``selfevolve`` command. A subcommand imports what it needs, so ``--help`` loads neither torch nor the recipes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from selfevolve import __version__
+from selfevolve.errors import UserError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2  # argparse's own
+EXIT_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status; a `UserError` is printed without a traceback."""
+    arguments = _parser().parse_args(argv)
+    try:
+        done = arguments.call(arguments)
+        return int(done)
+    except UserError as error:
+        print(f"selfevolve: error: {error.message}", file=sys.stderr)
+        if error.remedy:
+            print(f"  -> {error.remedy}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("selfevolve: interrupted; `selfevolve resume RUN` goes on from the last complete stage", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # the reader, such as `head`, has gone; keep the interpreter from complaining at exit
+        sys.stderr.close()
+        return EXIT_FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="selfevolve",
+        description="Self-evolution of a questioner and a solver grown from one language model.",
+        epilog="A RECIPE is a shipped name (see `selfevolve recipes`) or a YAML file.",
+    )
+    parser.add_argument("--version", action="version", version=f"selfevolve {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    run = commands.add_parser("run", help="start a run", description="Start a run in a new folder.")
+    _add_recipe(run)
+    run.add_argument("--out", type=Path, metavar="DIR", help="the run folder (default: runs/NAME-sSEED)")
+    run.set_defaults(call=_run)
+
+    resume = commands.add_parser("resume", help="go on with a run", description="Go on after a kill or an error.")
+    resume.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    resume.set_defaults(call=_resume)
+
+    check = commands.add_parser(
+        "check",
+        help="check a recipe and estimate its cost; starts nothing",
+        description="Resolve and check a recipe, and estimate replies, tokens and time. Starts nothing.",
+    )
+    _add_recipe(check)
+    check.add_argument(
+        "--tokens-per-second",
+        type=float,
+        metavar="N",
+        help="new tokens a second of your machine in large batches (default: one CPU core's)",
+    )
+    check.set_defaults(call=_check)
+
+    report = commands.add_parser("report", help="write a run's report", description="Write report.html and report.md.")
+    report.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    report.set_defaults(call=_report)
+
+    compare = commands.add_parser("compare", help="write one page on several runs", description="Compare runs.")
+    compare.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders, two or more")
+    compare.add_argument(
+        "--out", type=Path, metavar="FILE", default=Path("comparison.html"), help="default: %(default)s"
+    )
+    compare.set_defaults(call=_compare)
+
+    recipes = commands.add_parser("recipes", help="list the shipped recipes", description="List the shipped recipes.")
+    recipes.set_defaults(call=_recipes)
+
+    demo = commands.add_parser(
+        "demo",
+        help="R-Quest beside R-Zero on the testbed",
+        description="Run R-Quest and R-Zero on the testbed side by side, one core each, and compare them.",
+    )
+    demo.add_argument("overrides", nargs="*", metavar="key=value", help="settings for both runs, such as rounds=3")
+    demo.add_argument("--out", type=Path, metavar="DIR", default=Path("runs/demo"), help="default: %(default)s")
+    demo.set_defaults(call=_demo)
+    return parser
+
+
+def _add_recipe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", help="a shipped name such as testbed/r_quest, or a YAML file")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as solver.learning_rate=2e-6")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from selfevolve.config import load_recipe, missing_files
+
+    recipe = load_recipe(arguments.recipe, arguments.overrides)
+    if missing := missing_files(recipe):
+        raise UserError("\n".join(missing), "make the file, or give another as key=PATH")
+    out = arguments.out or Path("runs") / f"{recipe.name.replace('/', '-')}-s{recipe.seed}"
+    # the slow import comes after the checks of what the user typed
+    from selfevolve import evolve
+
+    evolve.run(recipe, out)
+    return 0
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    from selfevolve.rundir import RunDir
+
+    RunDir.open(arguments.run)
+    from selfevolve import evolve
+
+    evolve.resume(arguments.run)
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from selfevolve.config import config_hash, dump, load_recipe, missing_files
+    from selfevolve.estimate import estimate, table
+
+    recipe = load_recipe(arguments.recipe, arguments.overrides)
+    cost = estimate(recipe, arguments.tokens_per_second)
+    print(dump(recipe), end="")
+    print(f"\nconfig hash {config_hash(recipe)}\n")
+    print(table(cost))
+    for line in missing_files(recipe):
+        print(f"before it can run: {line}", file=sys.stderr)
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    _refuse_no_run(arguments.run)
+    from selfevolve.report import write_report
+
+    for path in write_report(arguments.run):
+        print(path)
+    return 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    if len(arguments.runs) < 2:
+        raise UserError("compare got one run", "name two or more: selfevolve compare RUN RUN ...")
+    for run in arguments.runs:
+        _refuse_no_run(run)
+    from selfevolve.report import write_comparison
+
+    print(write_comparison(arguments.runs, arguments.out))
+    return 0
+
+
+def _refuse_no_run(path: Path) -> None:
+    """A report needs a folder with rounds in it; unlike resume, it does not mind what became of the config."""
+    if not (path / "rounds").is_dir():
+        raise UserError(f"{path} is no run folder: it has no rounds/", "name a folder that `selfevolve run` made")
+
+
+def _recipes(arguments: argparse.Namespace) -> int:
+    from selfevolve.config import list_recipes
+
+    rows = list_recipes()
+    width = max(len(name) for name, _ in rows)
+    for name, description in rows:
+        print(f"{name:<{width}}  {description}")
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from selfevolve.demo import demo
+
+    return demo(arguments.out, arguments.overrides)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
