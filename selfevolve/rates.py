@@ -80,7 +80,7 @@ def mcnemar_exact(b: int, c: int) -> float:
         raise ValueError(f"b is {b} and c {c}; counts of discordant pairs must be 0 or more")
     n = b + c
     tail = sum(comb(n, i) for i in range(min(b, c) + 1))
-    return min(1.0, 2 * tail / 2**n)
+    return min(1.0, 2 * tail / (1 << n))
 
 
 def paired_permutation(x: Sequence[float], y: Sequence[float], samples: int = 20_000, seed: int = 0) -> float:

@@ -31,7 +31,8 @@ class Calibration:
     @property
     def asked(self) -> int:
         """Verdicts in all."""
-        return self.valid_accepted + self.valid_rejected + self.invalid_accepted + self.invalid_rejected + self.undecided
+        valid = self.valid_accepted + self.valid_rejected + self.valid_undecided
+        return valid + self.invalid_accepted + self.invalid_rejected + self.invalid_undecided
 
     @property
     def undecided(self) -> int:

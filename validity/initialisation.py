@@ -14,6 +14,7 @@ from pathlib import Path
 from validity.verdict import INVALID, is_rejection
 
 _TYPESETTING = (
+    (re.compile("\N{MINUS SIGN}"), "-"),
     (re.compile(r"\\[()\[\]]|\$\$"), "$"),
     (re.compile(r"\\[dt]frac\b"), r"\\frac"),
     (re.compile(r"\\(?:left|right|displaystyle)\b|\\[,;!:]"), " "),
@@ -72,10 +73,11 @@ class InitialisationSet:
 def normalise(question: str) -> str:
     """Return the text by which duplicates are told: differences of typesetting are gone, digits and letters stay.
 
-    Unicode NFKC; one form for maths delimiters, fractions and brackets of LaTeX; blanks only between two words. Case is
-    kept, since letters of mathematics differ by it.
+    Unicode NFC (the compatibility form would turn "three squared" into 32); one form for minus signs and for the
+    delimiters, fractions and brackets of LaTeX; blanks only between two words. Case is kept, since letters of
+    mathematics differ by it.
     """
-    text = unicodedata.normalize("NFKC", question)
+    text = unicodedata.normalize("NFC", question)
     for pattern, replacement in _TYPESETTING:
         text = pattern.sub(replacement, text)
     return text.strip()

@@ -1,4 +1,4 @@
-"""Intervals for proportions. They stand on this floor so that `validity` is useful alone; `selfevolve.rates` uses them."""
+"""Intervals for proportions, here so that `validity` is useful alone; `selfevolve.rates` uses them too."""
 
 from __future__ import annotations
 

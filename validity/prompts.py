@@ -13,8 +13,8 @@ its terms well defined, do its conditions agree with each other, and can it be s
 
 - If the question is sound, solve it as usual.
 - If your work shows that the question itself is flawed (information is missing, conditions contradict each other, it \
-can be read in several ways, nothing can satisfy it, its statement is garbled, or no answer could be marked objectively \
-as right), then your final answer is the word INVALID.
+can be read in several ways, nothing can satisfy it, its statement is garbled, or no answer could be marked as right \
+objectively), then your final answer is the word INVALID.
 
 INVALID is a statement about the question, never about you. A problem that is hard, an answer you doubt, or a solution \
 you could not finish is no reason to use it.

@@ -10,7 +10,8 @@ from selfevolve.sampling import Reply
 
 INVALID = "INVALID"  # the word that rejects a question, and the gold answer of an invalid one
 
-_WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|textsf|texttt|mathrm|mathbf|mathsf|operatorname)\s*\{(.*)\}", re.S)
+_WRAPPED = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf)|operatorname)\s*\{(.*)\}", re.S)
+_LONGEST = 100  # characters; a longer box is an answer, however it is wrapped
 _EDGES = " \t\r\n$*_.!\"'`"
 
 
@@ -24,6 +25,8 @@ class Verdict(StrEnum):
 
 def is_rejection(answer: str) -> bool:
     r"""Return True when a box's content is the word INVALID: any case, bare or as ``\text{INVALID}``."""
+    if len(answer) > _LONGEST:
+        return False
     content = answer.strip(_EDGES)
     while wrapped := _WRAPPED.fullmatch(content):
         content = wrapped.group(1).strip(_EDGES)

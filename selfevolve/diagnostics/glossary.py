@@ -95,8 +95,8 @@ GLOSSARY: tuple[Entry, ...] = (
         "balanced_accuracy",
         "(valid_recall + invalid_recall) / 2",
         "rate",
-        "The solver's single verdicts on held-out questions. k and n are sums over both classes, so value is not k / n; "
-        "the interval adds the squared distances of both Wilson intervals (Newcombe 1998; Zou and Donner 2008).",
+        "The solver's single verdicts on held-out questions. k and n are sums over both classes, so value is not "
+        "k / n. The interval adds the squared distances of both Wilson intervals (Newcombe 1998; Zou and Donner 2008).",
     ),
     Entry(
         "valid_recall",

@@ -9,6 +9,7 @@ from typing import Any
 
 from selfevolve.errors import CollapseError
 
+
 class NothingToLearn(CollapseError, RuntimeError):
     """Training steps would change nothing; the message holds the table of reasons, the remedy what to do."""
 
@@ -84,13 +85,15 @@ class CollapseMonitor:
                 continue
             found = metrics.get(field.name)
             value = found["value"] if isinstance(found, Mapping) else found
-            if value is None:
-                finding = Finding.UNKNOWN
-            else:
-                finding = Finding.BELOW if value < bound else Finding.OK
-            checks.append(Check(field.name, value, bound, finding))
+            checks.append(Check(field.name, value, bound, _finding(value, bound)))
         below = any(check.finding is Finding.BELOW for check in checks)
         return MonitorReport(metrics["round"], tuple(checks), self.stop and below)
+
+
+def _finding(value: float | None, bound: float) -> Finding:
+    if value is None:
+        return Finding.UNKNOWN
+    return Finding.BELOW if value < bound else Finding.OK
 
 
 def check_training_set(
@@ -147,7 +150,7 @@ def check_reward_spread(
     if not 0 <= cut_off <= replies:
         raise ValueError(f"cut_off is {cut_off}; it must lie in [0, {replies}], the number of replies")
     if replies == 0:
-        return _raise_or_warn("no rewards are given, so there is nothing to learn", "Check that prompts were sampled.", stop)
+        return _raise_or_warn("no rewards are given: nothing to learn", "Check that prompts were sampled.", stop)
     scored = [[reward for reward in group if reward is not None] for group in groups]
     limit = "the token limit" if max_tokens is None else f"the limit of {max_tokens} tokens"
     limited = cut_off >= near_all * replies
