@@ -1,0 +1,204 @@
+"""Read a run folder for a report: tolerant, since a report is also made of a run that has not ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from selfevolve.errors import UserError
+from selfevolve.report.figures import count, number
+
+STAGES = ("questioner", "candidates", "assessment", "data", "solver", "diagnostics")
+ASSESSED_STAGES = ("questioner", "assessment")  # the stages whose records are assessed questions
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What a report says of a run as a whole."""
+
+    path: Path
+    name: str  # the folder's name
+    recipe: str
+    backbone: str
+    seed: str  # "not recorded" where the configuration has none
+    planned: int | None  # rounds asked for
+    referee: str | None  # "oracle", a model's name, or None where nothing knew the truth
+    window: tuple[float, float]  # shares that are kept
+    config: dict[str, Any]
+    metrics: list[dict[str, Any]]  # by round; round 0 is the evaluation at the start, where the run has it
+    unfinished: str | None  # where the run stands, or None when all rounds are there
+    notes: tuple[str, ...] = field(default=())  # what could not be read
+
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        """The metrics of the real rounds, without the start."""
+        return [item for item in self.metrics if item["round"] > 0]
+
+
+def read_lines(path: Path, notes: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSONL file; a line that is torn or no object is left out and noted."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for place, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                item = json.loads(line)
+            except ValueError:
+                item = None
+            if isinstance(item, dict):
+                yield item
+            elif notes is not None:
+                notes.append(f"{path.name}, line {place}: no JSON object; the line is left out")
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, or an empty one where there is none."""
+    try:
+        item = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return item if isinstance(item, dict) else {}
+
+
+def read_config(folder: Path, notes: list[str]) -> dict[str, Any]:
+    """Return the run's resolved configuration, empty with a note where it cannot be read."""
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as problem:
+        notes.append(f"config.yaml cannot be read: {problem}")
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a nested configuration as dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{name}.")
+        else:
+            flat[name] = value
+    return flat
+
+
+def round_folders(folder: Path) -> list[tuple[int, Path]]:
+    """Return the run's round folders with their numbers, in order."""
+    home = folder / "rounds"
+    found = [item for item in home.iterdir() if item.is_dir() and item.name.isdigit()] if home.is_dir() else []
+    return sorted((int(item.name), item) for item in found)
+
+
+def read_metrics(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
+    """Return one object a round: metrics.jsonl, with the rounds' own metrics.json where that file has them not."""
+    rounds: dict[int, dict[str, Any]] = {}
+    for item in read_lines(folder / "metrics.jsonl", notes):
+        place = count(item.get("round"))
+        if place is not None:
+            rounds[place] = item | {"round": place}
+    for place, home in round_folders(folder):
+        own = read_object(home / "diagnostics" / "metrics.json")
+        if own and place not in rounds:
+            rounds[place] = own | {"round": place}
+    return [rounds[place] for place in sorted(rounds)]
+
+
+def iter_assessed(folder: Path, stage: str, notes: list[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (round, record) for every assessed question of a stage, in the order of the run."""
+    for place, home in round_folders(folder):
+        for record in read_lines(home / stage / "assessed.jsonl", notes):
+            yield place, record
+
+
+def read_truths(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the truths that the diagnostics stage recorded beside the questions, by the question's id."""
+    truths: dict[str, dict[str, Any]] = {}
+    for _, home in round_folders(folder):
+        for item in read_lines(home / "diagnostics" / "evaluation.jsonl"):
+            if isinstance(item.get("truth"), dict) and item.get("id"):
+                truths[str(item["id"])] = item["truth"]
+    return truths
+
+
+def find_referee(folder: Path) -> str | None:
+    """Return who judged the truth, from the first record that says so."""
+    for stage in reversed(ASSESSED_STAGES):
+        for _, record in iter_assessed(folder, stage):
+            truth = record.get("truth")
+            if isinstance(truth, Mapping) and truth.get("source"):
+                return str(truth["source"])
+    for truth in read_truths(folder).values():
+        if truth.get("source"):
+            return str(truth["source"])
+    return None
+
+
+def find_window(config: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the window of shares that are kept, from the configuration; [0.3, 0.8] as in R-Quest without one."""
+    section = config.get("assessment")
+    settings = section if isinstance(section, Mapping) else {}
+    low, high = number(settings.get("share_low")), number(settings.get("share_high"))
+    return (0.3 if low is None else low), (0.8 if high is None else high)
+
+
+def describe_backbone(value: object) -> str:
+    """Return a short name of the backbone: `testbed:NAME` or a hub id as it is, a folder by its last part."""
+    if not value:
+        return "not recorded"
+    text = str(value)
+    local = text.startswith(("/", ".", "~")) or text.count("/") > 1
+    return Path(text).name if local else text
+
+
+def find_progress(folder: Path, planned: int | None, done: int) -> str | None:
+    """Say where an unfinished run stands, or return None when every round is there."""
+    if planned is not None and done >= planned:
+        return None
+    asked = "?" if planned is None else str(planned)
+    for place, home in reversed(round_folders(folder)):
+        if place <= done:
+            break
+        complete = [stage for stage in STAGES if (home / stage / "DONE.json").is_file()]
+        last = f"its last complete stage is {complete[-1]}" if complete else "no stage of it is complete"
+        return f"{done} of {asked} rounds are complete. Round {place} has begun; {last}."
+    return None if planned is None and done else f"{done} of {asked} rounds are complete."
+
+
+def load_run(path: str | Path) -> RunView:
+    """Read what a report needs of a run folder.
+
+    Raises:
+        UserError: if ``path`` is no run folder.
+    """
+    folder = Path(path)
+    if not (folder / "config.yaml").is_file() and not (folder / "metrics.jsonl").is_file():
+        raise UserError(
+            f"{folder} is no run folder: it has neither config.yaml nor metrics.jsonl",
+            "give the folder that `selfevolve run` printed",
+        )
+    notes: list[str] = []
+    config = read_config(folder, notes)
+    metrics = read_metrics(folder, notes)
+    planned = count(config.get("rounds"))
+    done = sum(item["round"] > 0 for item in metrics)
+    return RunView(
+        path=folder,
+        name=folder.resolve().name,
+        recipe=str(config.get("name") or "unnamed recipe"),
+        backbone=describe_backbone(config.get("backbone")),
+        seed=str(config["seed"]) if config.get("seed") is not None else "not recorded",
+        planned=planned,
+        referee=find_referee(folder),
+        window=find_window(config),
+        config=config,
+        metrics=metrics,
+        unfinished=find_progress(folder, planned, done),
+        notes=tuple(notes),
+    )

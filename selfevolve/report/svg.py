@@ -1,0 +1,268 @@
+"""Small SVG charts: lines with interval bands, stacked bars, a heat map.
+
+A chart is a string that stands alone inside a page. Colours are classes (`c1` .. `c9`, `c0` is grey), so the page's
+stylesheet themes them; each column of a chart carries its numbers in a `<title>`, which the page shows as a tooltip.
+All text is escaped here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 480, 290  # units of the view box
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 10, 40  # margins around the plot; the legend comes above it
+LEGEND_ROW = 19
+CHARACTER = 6.5  # mean width of a legend's character at 12 units
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of a series; None is a gap."""
+
+    x: int  # place on the x axis
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    text: str = ""  # what the tooltip says of it
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart."""
+
+    label: str  # "" keeps it out of the legend and the tooltip
+    tone: int  # colour class
+    points: tuple[Point, ...]
+    thin: bool = False  # a line in the background: one seed of several
+    dashed: bool = False
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of stacked bars; a value a column."""
+
+    label: str
+    tone: int
+    values: tuple[float, ...]
+    texts: tuple[str, ...]  # what the tooltip says of each value
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The axes of a chart."""
+
+    columns: tuple[str, ...]  # names of the places on the x axis
+    top: float  # value at the upper edge
+    bottom: float = 0.0
+    unit: str = "%"  # "%" writes shares in per cent, "pp" with a sign; "s" seconds; "" plain numbers
+    x_label: str = "round"
+    y_label: str = ""
+
+
+def _n(value: float) -> str:
+    """Write a coordinate, short."""
+    return f"{value:.1f}".rstrip("0").rstrip(".")
+
+
+class _Canvas:
+    """Maps values to coordinates and collects the elements of one chart."""
+
+    def __init__(self, frame: Frame, legend: Sequence[tuple[str, int, bool]], bars: bool) -> None:
+        self.frame = frame
+        self.bars = bars
+        self.parts: list[str] = []
+        self.top = TOP + self._legend(legend)
+        self.height = HEIGHT - BOTTOM - TOP  # of the plot; the legend makes the chart taller, never the plot lower
+        self.width = WIDTH - LEFT - RIGHT
+
+    def _legend(self, entries: Sequence[tuple[str, int, bool]]) -> int:
+        """Draw the legend, wrapped, and return its height."""
+        x, row = float(LEFT), 0
+        for label, tone, dashed in entries:
+            need = 22 + CHARACTER * len(label) + 14
+            if x + need > WIDTH and x > LEFT:
+                x, row = float(LEFT), row + 1
+            y = 12 + row * LEGEND_ROW
+            mark = (
+                f'<rect class="f{tone}" x="{_n(x)}" y="{y - 9}" width="11" height="11" rx="2.5"/>'
+                if self.bars
+                else f'<line class="s{tone} key{" dash" if dashed else ""}" '
+                f'x1="{_n(x)}" x2="{_n(x + 16)}" y1="{y - 3.5}" y2="{y - 3.5}"/>'
+            )
+            self.parts.append(f'{mark}<text class="legend" x="{_n(x + (16 if self.bars else 21))}" y="{y}">{escape(label)}</text>')
+            x += need
+        return (row + 1) * LEGEND_ROW + 4 if entries else 0
+
+    def x(self, column: float) -> float:
+        """Return the middle of a column."""
+        return LEFT + (column + 0.5) * self.width / max(1, len(self.frame.columns))
+
+    def y(self, value: float) -> float:
+        """Return the height of a value."""
+        span = (self.frame.top - self.frame.bottom) or 1.0
+        inside = min(max(value, self.frame.bottom), self.frame.top)
+        return self.top + self.height * (self.frame.top - inside) / span
+
+    def axes(self, ticks: Sequence[float]) -> None:
+        """Draw grid lines, tick labels and axis labels."""
+        frame, foot = self.frame, self.top + self.height
+        for tick in ticks:
+            kind = "base" if abs(tick) < 1e-12 else "grid"
+            y = _n(self.y(tick))
+            self.parts.append(f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+            self.parts.append(f'<text class="tick" x="{LEFT - 7}" y="{_n(self.y(tick) + 4)}" text-anchor="end">{write_tick(tick, frame.unit)}</text>')
+        stride = max(1, -(-len(frame.columns) // 12))
+        for place, name in enumerate(frame.columns):
+            if place % stride == 0:
+                self.parts.append(f'<text class="tick" x="{_n(self.x(place))}" y="{_n(foot + 16)}" text-anchor="middle">{escape(name)}</text>')
+        self.parts.append(f'<text class="axis" x="{_n(LEFT + self.width / 2)}" y="{_n(foot + 33)}" text-anchor="middle">{escape(frame.x_label)}</text>')
+        if frame.y_label:
+            middle = _n(self.top + self.height / 2)
+            self.parts.append(f'<text class="axis" transform="rotate(-90)" x="-{middle}" y="11" text-anchor="middle">{escape(frame.y_label)}</text>')
+
+    def hovers(self, texts: Sequence[str]) -> None:
+        """Lay a transparent column over each place, with its numbers as title."""
+        step = self.width / max(1, len(self.frame.columns))
+        for place, text in enumerate(texts):
+            if text:
+                self.parts.append(
+                    f'<g class="hover"><rect x="{_n(LEFT + place * step)}" y="{self.top}" width="{_n(step)}" height="{self.height}"/>'
+                    f'<line x1="{_n(self.x(place))}" x2="{_n(self.x(place))}" y1="{self.top}" y2="{self.top + self.height}"/>'
+                    f"<title>{escape(text)}</title></g>"
+                )
+
+    def svg(self, label: str) -> str:
+        """Return the chart."""
+        tall = self.top + self.height + BOTTOM
+        return (
+            f'<svg class="chart" viewBox="0 0 {WIDTH} {tall}" role="img" aria-label="{escape(label)}" '
+            f'xmlns="http://www.w3.org/2000/svg">{"".join(self.parts)}</svg>'
+        )
+
+
+def write_tick(value: float, unit: str) -> str:
+    """Write a number on an axis."""
+    if unit == "%":
+        return f"{100 * value:.3g}%"
+    if unit == "pp":
+        return f"{100 * value:+.3g}".replace("-", "\u2212") if value else "0"
+    return f"{value:.6g}".replace("-", "\u2212") + (f" {unit}" if unit else "")
+
+
+def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Return round numbers from at most ``low`` to at least ``high``."""
+    span = high - low if high > low else abs(high) or 1.0
+    size = 10.0 ** math.floor(math.log10(span / wanted))
+    step = next(size * part for part in (1, 2, 2.5, 5, 10) if size * part * wanted >= span * 0.999)
+    first = math.floor(low / step + 1e-9)
+    ticks = [first * step]
+    while ticks[-1] < high - 1e-9 * span:
+        ticks.append((first + len(ticks)) * step)
+    return [round(tick, 10) for tick in ticks]
+
+
+def _path(canvas: _Canvas, points: Sequence[Point]) -> str:
+    """Return the path of a line, broken where a value is missing."""
+    out, pen = [], "M"
+    for point in points:
+        if point.value is None:
+            pen = "M"
+            continue
+        out.append(f"{pen}{_n(canvas.x(point.x))} {_n(canvas.y(point.value))}")
+        pen = "L"
+    return "".join(out)
+
+
+def _bands(canvas: _Canvas, series: Series) -> list[str]:
+    """Return the interval bands of a line: one polygon for each unbroken stretch."""
+    stretches: list[list[tuple[float, float, float]]] = [[]]
+    for point in series.points:
+        if point.value is None or point.low is None or point.high is None:
+            stretches.append([])
+        else:
+            stretches[-1].append((canvas.x(point.x), canvas.y(point.high), canvas.y(point.low)))
+    bands = []
+    for stretch in stretches:
+        if len(stretch) == 1:
+            x, high, low = stretch[0]
+            bands.append(f'<line class="s{series.tone} whisker" x1="{_n(x)}" x2="{_n(x)}" y1="{_n(high)}" y2="{_n(low)}"/>')
+        elif stretch:
+            upper = " ".join(f"{_n(x)},{_n(high)}" for x, high, _ in stretch)
+            lower = " ".join(f"{_n(x)},{_n(low)}" for x, _, low in reversed(stretch))
+            bands.append(f'<polygon class="f{series.tone} band" points="{upper} {lower}"/>')
+    return bands
+
+
+def line_chart(series: Sequence[Series], frame: Frame, label: str, ticks: Sequence[float] | None = None) -> str:
+    """Return lines over rounds, each with the band of its interval."""
+    named = [item for item in series if item.label]
+    canvas = _Canvas(frame, [(item.label, item.tone, item.dashed) for item in named] if len(named) > 1 else [], bars=False)
+    canvas.axes(ticks if ticks is not None else nice_ticks(frame.bottom, frame.top))
+    for item in series:
+        canvas.parts += _bands(canvas, item)
+    for item in sorted(series, key=lambda one: not one.thin):
+        kind = "thin" if item.thin else "bold" if item.bold else "main"
+        canvas.parts.append(f'<path class="s{item.tone} {kind}{" dash" if item.dashed else ""}" d="{_path(canvas, item.points)}"/>')
+        if not item.thin:
+            canvas.parts += [
+                f'<circle class="f{item.tone} dot" cx="{_n(canvas.x(point.x))}" cy="{_n(canvas.y(point.value))}" r="3.2"/>'
+                for point in item.points
+                if point.value is not None
+            ]
+    texts = [f"{frame.x_label} {name}" if name.isdigit() else name for name in frame.columns]
+    for item in named:
+        for point in item.points:
+            said = point.text or "not measured"
+            texts[point.x] += f"\n{item.label}: {said}" if len(named) > 1 else f"\n{said}"
+    canvas.hovers(texts)
+    return canvas.svg(label)
+
+
+def stacked_bars(layers: Sequence[Layer], frame: Frame, label: str) -> str:
+    """Return stacked bars, the first layer at the foot."""
+    canvas = _Canvas(frame, [(layer.label, layer.tone, False) for layer in layers], bars=True)
+    canvas.axes(nice_ticks(frame.bottom, frame.top))
+    wide = min(46.0, 0.72 * canvas.width / max(1, len(frame.columns)))
+    texts = [f"{frame.x_label} {name}" for name in frame.columns]
+    for place in range(len(frame.columns)):
+        foot = 0.0
+        for layer in layers:
+            value = layer.values[place]
+            if value > 0:
+                high, low = canvas.y(foot + value), canvas.y(foot)
+                canvas.parts.append(
+                    f'<rect class="f{layer.tone} bar" x="{_n(canvas.x(place) - wide / 2)}" y="{_n(high)}" '
+                    f'width="{_n(wide)}" height="{_n(max(0.0, low - high))}"/>'
+                )
+                texts[place] += f"\n{layer.label}: {layer.texts[place]}"
+            foot += value
+    canvas.hovers(texts)
+    return canvas.svg(label)
+
+
+def heat_map(
+    cells: Sequence[Sequence[float | None]], frame: Frame, texts: Sequence[str], label: str, lines: Sequence[float] = ()
+) -> str:
+    """Return a heat map, axes ``[column][bin from below]``; values from 0 to the largest; ``lines`` are dashed."""
+    canvas = _Canvas(frame, [], bars=True)
+    most = max((value for column in cells for value in column if value), default=1.0)
+    step = canvas.width / max(1, len(frame.columns))
+    for place, column in enumerate(cells):
+        span = (frame.top - frame.bottom) / max(1, len(column))
+        for bin_, value in enumerate(column):
+            if value:
+                high = canvas.y(frame.bottom + (bin_ + 1) * span)
+                canvas.parts.append(
+                    f'<rect class="f1" fill-opacity="{0.06 + 0.94 * value / most:.2f}" x="{_n(LEFT + place * step + 1)}" '
+                    f'y="{_n(high + 0.5)}" width="{_n(step - 2)}" height="{_n(canvas.height / len(column) - 1)}"/>'
+                )
+    canvas.axes(nice_ticks(frame.bottom, frame.top))
+    for value in lines:
+        y = _n(canvas.y(value))
+        canvas.parts.append(f'<line class="mark" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+    canvas.hovers(texts)
+    return canvas.svg(label)
