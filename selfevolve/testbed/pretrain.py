@@ -33,7 +33,7 @@ class Schedule:
     """How long and how fast to train."""
 
     steps: int
-    batch: int = 128  # sequences a step
+    batch: int = 64  # sequences a step
     learning_rate: float = 3e-3  # at its peak; warm-up 5%, then a cosine to a tenth
     seed: int = 0
 

@@ -1,0 +1,109 @@
+"""Prompt packs: every text that is put before a model, under one name.
+
+A pack is a set of templates; placeholders are ``{question}``, ``{question_a}``, ``{question_b}``. They are filled by
+plain replacement, so braces of LaTeX need no escaping.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from novelty import same_type_prompt
+from selfevolve.errors import UserError
+from selfevolve.sampling import Prompt, user
+from validity import VALIDITY_TEMPLATE
+
+_FIELDS = ("ask_system", "ask", "solve_system", "solve", "check", "same_type")
+
+
+@dataclass(frozen=True)
+class PromptPack:
+    """The prompts of one kind of backbone."""
+
+    name: str
+    ask_text: str  # asks for one new question
+    solve_text: str  # holds {question}
+    check_text: str  # holds {question}; asks for a solution, or INVALID where the question is flawed
+    same_type_text: str | None = None  # holds {question_a} and {question_b}; None: the novelty package's own
+    ask_system: str | None = None
+    solve_system: str | None = None
+
+    def ask(self) -> Prompt:
+        """Return the prompt that asks for a new question."""
+        return user(self.ask_text, self.ask_system)
+
+    def solve(self, question: str) -> Prompt:
+        """Return the plain solving prompt."""
+        return user(self.solve_text.replace("{question}", question), self.solve_system)
+
+    def check(self, question: str) -> Prompt:
+        """Return the validity-aware solving prompt."""
+        return user(self.check_text.replace("{question}", question))
+
+    def same_type(self, first: str, second: str) -> Prompt:
+        """Return the prompt that asks whether two questions are one exercise; `first` is the candidate."""
+        if self.same_type_text is None:
+            return same_type_prompt(first, second)
+        before, _, after = self.same_type_text.partition("{question_b}")
+        return user(before.replace("{question_a}", first) + second + after.replace("{question_a}", first))
+
+
+TESTBED = PromptPack(
+    name="testbed",
+    ask_text="<ask>",
+    solve_text="<solve> {question}",
+    check_text="<check> {question}",
+    same_type_text="<judge> {question_a}<vs> {question_b}",
+)
+
+STANDARD = PromptPack(
+    name="standard",
+    ask_system=(
+        "You set problems for a mathematics competition. First think in private about a problem of your own: pick any "
+        "field of mathematics, from prealgebra and geometry to number theory, combinatorics, probability and calculus, "
+        "and aim at a difficulty that fewer than three in ten strong high-school students master. Do not take a "
+        "textbook exercise or a known contest problem.\n"
+        "Then give exactly these two blocks and nothing else:\n\n"
+        "<question>\nthe whole problem, on one or more lines\n</question>\n\n"
+        "\\boxed{the final answer}"
+    ),
+    ask_text="Write one new and demanding problem now, in exactly the required format.",
+    solve_system="Reason step by step, and end with your final answer inside \\boxed{}.",
+    solve_text="{question}",
+    check_text=VALIDITY_TEMPLATE,
+)
+
+
+def load_pack(name: str) -> PromptPack:
+    """Return the pack ``testbed`` or ``standard``, or the standard one with the texts of a YAML file in their place.
+
+    Raises:
+        UserError: The file is missing, has an unknown key, or a text lacks its placeholder.
+    """
+    if name == TESTBED.name:
+        return TESTBED
+    if name == STANDARD.name:
+        return STANDARD
+    path = Path(name)
+    if not path.is_file():
+        raise UserError(f"prompts is {name!r}: not 'testbed', not 'standard', and no file of that name exists")
+    texts = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(texts, dict) or not all(k in _FIELDS and isinstance(v, str) for k, v in texts.items()):
+        raise UserError(f"{path} must map some of {', '.join(_FIELDS)} to texts")
+    needed = {"solve": ("{question}",), "check": ("{question}",), "same_type": ("{question_a}", "{question_b}")}
+    for key, marks in needed.items():
+        for mark in marks:
+            if key in texts and mark not in texts[key]:
+                raise UserError(f"{path}: the text {key!r} lacks the placeholder {mark}")
+    return PromptPack(
+        name=path.stem,
+        ask_text=texts.get("ask", STANDARD.ask_text),
+        solve_text=texts.get("solve", STANDARD.solve_text),
+        check_text=texts.get("check", STANDARD.check_text),
+        same_type_text=texts.get("same_type"),
+        ask_system=texts.get("ask_system", STANDARD.ask_system),
+        solve_system=texts.get("solve_system", STANDARD.solve_system),
+    )
