@@ -139,9 +139,9 @@ def told(item: Measure, figure: Figure, several: bool) -> str:
     return f"{write_measure(Measure(item.value, item.low, item.high), figure.percent)}, {seeds}"
 
 
-def title_of(figure: Figure) -> str:
-    """Return the head of a figure's row."""
-    return f'<th scope="row" title="{h.esc(figure.note)}">{h.esc(figure.label)}</th>'
+def title_of(figure: Figure, rows: int = 1) -> str:
+    """Return the head of a figure's row, or of several."""
+    return f'<th scope="row" rowspan="{rows}" title="{h.esc(figure.note)}">{h.esc(figure.label)}</th>'
 
 
 def values_table(found: Comparison) -> str:
@@ -149,7 +149,7 @@ def values_table(found: Comparison) -> str:
     rows = []
     for figure in found.figures:
         for place, group in enumerate(found.groups):
-            title = title_of(figure) if not place else "<th></th>"
+            title = title_of(figure, len(found.groups)) if not place else ""
             start, end = (group_measure(group, at, figure) for at in (found.first, found.last))
             change = group_change(group, found.first, found.last, figure)
             seeds = str(len(group.runs))
@@ -157,7 +157,7 @@ def values_table(found: Comparison) -> str:
                 title, f'<td class="left"><i class="swatch b{group.tone}"></i>{h.esc(group.label)}</td>', f"<td>{seeds}</td>",
                 h.cell(plain(start, group), figure.percent), h.cell(plain(end, group), figure.percent), change_cell(change, figure),
             ])  # fmt: skip
-    return h.table(["figure", "recipe", "seeds", f"round {found.first}", f"round {found.last}", "change"], rows)
+    return h.table(["figure", "recipe", "seeds", f"round {found.first}", f"round {found.last}", "change"], rows, left=2)
 
 
 def plain(item: Measure, group: Group) -> Measure:
@@ -171,7 +171,8 @@ def change_cell(item: Measure | Difference, figure: Figure) -> str:
         return '<td class="none" title="not measured">\u2013</td>'
     under = []
     if item.low is not None and item.high is not None:
-        under.append(f"{write_change(item.low, figure.percent)} to {write_change(item.high, figure.percent)}".replace(" pp to", " to"))
+        ends = [write_change(end, figure.percent).removesuffix(" pp") for end in (item.low, item.high)]
+        under.append(" to ".join(ends))
     if isinstance(item, Difference) and item.p is not None:
         under.append(f"p = {item.p:.3g}, {item.pairs} pairs")
     clear = item.low is not None and item.high is not None and (item.low > 0 or item.high < 0)
@@ -251,4 +252,4 @@ def runs_table(groups: Sequence[Group], target: Path) -> str:
                 f'<th scope="row"><i class="swatch b{group.tone}"></i>{name}</th>', f'<td class="left">{h.esc(group.label)}</td>',
                 f"<td>{h.esc(run.seed)}</td>", f"<td>{h.esc(rounds)}</td>", f'<td class="left">{h.esc(run.referee or "none")}</td>',
             ])  # fmt: skip
-    return h.table(["run", "recipe", "seed", "rounds", "referee"], rows)
+    return h.table(["run", "recipe", "seed", "rounds", "referee"], rows, left=2)

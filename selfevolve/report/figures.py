@@ -99,35 +99,46 @@ def has_any(metrics: list[dict[str, Any]], *keys: str) -> bool:
     return any(measure(item, key).value is not None for item in metrics for key in keys)
 
 
-def write_value(value: float | None, percent: bool = True, digits: int = 1) -> str:
+def write_plain(value: float) -> str:
+    """Write a number that is no share: whole numbers as such, large ones with one decimal, small ones with three."""
+    digits = 0 if float(value).is_integer() else 1 if abs(value) >= 10 else 3
+    return f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def write_value(value: float | None, percent: bool = True) -> str:
     """Write a figure: `65.0%`, `0.181`, or "not measured"."""
     if value is None:
         return NOT_MEASURED
-    if percent:
-        return f"{100 * value:.{digits}f}%".replace("-", MINUS)
-    text = f"{value:.0f}" if float(value).is_integer() and abs(value) >= 10 else f"{value:.3f}"
-    return text.replace("-", MINUS)
+    return f"{100 * value:.1f}%".replace("-", MINUS) if percent else write_plain(value)
 
 
 def write_change(value: float | None, percent: bool = True) -> str:
     """Write a difference with its sign; shares in percentage points: `+4.2 pp`."""
     if value is None:
         return NOT_MEASURED
-    scaled, unit, digits = (100 * value, " pp", 1) if percent else (value, "", 3)
-    text = f"{scaled:+.{digits}f}"
-    if float(text) == 0:
-        text = text.lstrip("+-")
-    return text.replace("-", MINUS) + unit
+    scaled = round(100 * value, 1) if percent else round(value, 3)
+    size = f"{abs(scaled):.1f}" if percent else write_plain(abs(scaled))
+    sign = "" if scaled == 0 else "+" if scaled > 0 else MINUS
+    return f"{sign}{size}{' pp' if percent else ''}"
+
+
+def write_interval(item: Measure, percent: bool = True) -> str:
+    """Write the ends of an interval without unit: `58.2\u201371.3`; "" where there is none."""
+    if item.low is None or item.high is None:
+        return ""
+    ends = [f"{100 * end:.1f}" if percent else write_plain(end) for end in (item.low, item.high)]
+    joint = " to " if item.low < 0 else "\u2013"
+    return joint.join(ends).replace("-", MINUS)
 
 
 def write_measure(item: Measure, percent: bool = True) -> str:
-    """Write a figure with its interval and count: `65.0% [58.2, 71.3], n = 200`."""
+    """Write a figure with its interval and count: `65.0% [58.2-71.3], 130 of 200`."""
     text = write_value(item.value, percent)
     if item.value is None:
         return text
-    if item.low is not None and item.high is not None:
-        ends = [f"{100 * end:.1f}" if percent else f"{end:.3f}" for end in (item.low, item.high)]
-        text += f" [{ends[0]}, {ends[1]}]".replace("-", MINUS)
+    interval = write_interval(item, percent)
+    if interval:
+        text += f" [{interval}]"
     if item.k is not None and item.n is not None:
         return f"{text}, {item.k} of {item.n}"
     return f"{text}, n = {item.n}" if item.n is not None else text

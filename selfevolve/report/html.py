@@ -19,7 +19,7 @@ from string import Template
 from typing import Any
 
 from selfevolve.report.charts import Chart
-from selfevolve.report.figures import Measure, write_value
+from selfevolve.report.figures import Measure, write_interval, write_value
 
 
 def esc(text: object) -> str:
@@ -58,13 +58,16 @@ def pack(columns: Mapping[str, Sequence[Any]]) -> str:
 
 def figure(chart: Chart) -> str:
     """Return a chart with its title and note."""
-    drawn = chart.svg or '<p class="none">not measured</p>'
-    return f"<figure><figcaption><h3>{esc(chart.title)}</h3><p>{esc(chart.note)}</p></figcaption>{drawn}</figure>"
+    return f"<figure><figcaption><h3>{esc(chart.title)}</h3><p>{esc(chart.note[:1].upper() + chart.note[1:])}</p></figcaption>{chart.svg}</figure>"
 
 
 def figures_grid(charts: Iterable[Chart]) -> str:
-    """Return charts side by side."""
-    return f'<div class="grid">{"".join(figure(chart) for chart in charts)}</div>'
+    """Return charts side by side; those without a picture are only named."""
+    listed = list(charts)
+    drawn = "".join(figure(chart) for chart in listed if chart.svg)
+    absent = [chart.title for chart in listed if not chart.svg]
+    note = f'<p class="note absent">Not measured: {esc("; ".join(absent))}.</p>' if absent else ""
+    return (f'<div class="grid">{drawn}</div>' if drawn else "") + note
 
 
 def section(name: str, title: str, *parts: str, lead: str = "") -> str:
@@ -87,21 +90,22 @@ def cell(found: Measure, percent: bool = True) -> str:
     """Return a table cell of a figure, its interval and denominator under it."""
     if found.value is None:
         return '<td class="none" title="not measured">\u2013</td>'
-    under = []
-    if found.low is not None and found.high is not None:
-        ends = [f"{100 * end:.1f}" if percent else f"{end:.3f}" for end in (found.low, found.high)]
-        under.append(f"{ends[0]} to {ends[1]}".replace("-", "\u2212"))
+    under = [write_interval(found, percent)] if found.low is not None else []
     if found.n is not None:
         under.append(f"n {found.n}")
     extra = "".join(f'<span class="ci">{esc(item)}</span>' for item in under)
     return f"<td>{esc(write_value(found.value, percent))}{extra}</td>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of ready cells; the first column is left-aligned."""
-    names = "".join(f'<th scope="col"{" class=left" if not place else ""}>{esc(name)}</th>' for place, name in enumerate(head))
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, kind: str = "") -> str:
+    """Return a table of ready cells; the first ``left`` columns are left-aligned."""
+    names = "".join(
+        f'<th scope="col"{" class=left" if place < left else ""}>{esc(name)}</th>' for place, name in enumerate(head)
+    )
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def nav(entries: Iterable[tuple[str, str]]) -> str:

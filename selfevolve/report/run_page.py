@@ -33,7 +33,7 @@ def run_page(run: RunView, digest: Digest) -> str:
         h.section("patterns", "Patterns", h.figures_grid(pattern_figures(run.metrics)),
                   lead="Which kinds of exercise the round's questions are. The commonest patterns have a colour of their own."),
         h.section("reward", "Reward and decisions", h.figures_grid(reward_figures(run, terms))),
-        h.section("time", "Time", h.figures_grid([charts.time_chart(run.metrics)]), time_note(run)),
+        h.section("time", "Time", time_part(run), time_note(run)),
         h.section("rounds", "All figures", rounds_table(run.metrics),
                   lead="Under each rate: its 95% interval and denominator. A dash means not measured."),
         h.section("examples", "Examples", examples(run, digest.picks),
@@ -101,6 +101,25 @@ def reward_figures(run: RunView, terms: Mapping[int, Mapping[str, float]]) -> li
     ]
 
 
+def time_part(run: RunView) -> str:
+    """Return the chart of seconds and, beside it, each stage's total and share."""
+    chart = charts.time_chart(run.metrics)
+    totals: dict[str, float] = {}
+    for item in run.rounds:
+        for name, value in part(item, "seconds_by_stage").items():
+            totals[str(name)] = totals.get(str(name), 0.0) + (number(value) or 0.0)
+    whole = sum(totals.values())
+    if not chart.svg or not whole:
+        return h.figures_grid([chart])
+    rows = [
+        [f'<th scope="row"><i class="swatch b{charts.STAGE_TONES.get(name, 0)}"></i>{h.esc(words(name))}</th>',
+         f"<td>{seconds:,.1f}</td>", f"<td>{seconds / len(run.rounds):,.1f}</td>", f"<td>{100 * seconds / whole:.1f}%</td>"]
+        for name, seconds in sorted(totals.items(), key=lambda pair: -pair[1])
+    ]  # fmt: skip
+    totals_table = h.table(["stage", "s in all", "s a round", "share"], rows)
+    return f'<div class="grid">{h.figure(chart)}<div>{totals_table}</div></div>'
+
+
 def time_note(run: RunView) -> str:
     """Say what the rounds took together, and the initialisation before them."""
     seconds = [number(item.get("seconds")) for item in run.rounds]
@@ -124,7 +143,7 @@ def rounds_table(metrics: Sequence[Mapping[str, Any]]) -> str:
         if any(one.value is not None for one in found):
             title = f'<th scope="row" title="{h.esc(figure.note)}">{h.esc(figure.label)}</th>'
             rows.append([title, *(h.cell(one, figure.percent) for one in found)])
-    return h.table(["figure", *(round_name(item) for item in metrics)], rows)
+    return h.table(["figure", *(round_name(item) for item in metrics)], rows, kind="dense")
 
 
 def verbatim(text: object) -> str:
@@ -181,7 +200,7 @@ def card(title: str, record: Mapping[str, Any]) -> str:
         items = "".join(f"<li>{verbatim(text)}</li>" for text in replies)
         more += f"<details><summary>{len(replies)} solver replies</summary><ol>{items}</ol></details>"
     return (
-        f'<div class="card"><h3>{h.esc(title)}<em>{h.esc(record.get("id", ""))}</em></h3>'
+        f'<div class="card"><h3>{h.esc(title)}</h3><small>{h.esc(record.get("id", ""))}</small>'
         f"{verbatim(question or record.get('reply'))}<dl>{facts}</dl>{more}</div>"
     )
 

@@ -15,7 +15,7 @@ from html import escape
 WIDTH, HEIGHT = 480, 290  # units of the view box
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 10, 40  # margins around the plot; the legend comes above it
 LEGEND_ROW = 19
-CHARACTER = 6.5  # mean width of a legend's character at 12 units
+CHARACTER = 6.3  # mean width of a legend's character at 12 units
 
 
 @dataclass(frozen=True)
