@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -36,10 +36,8 @@ def disk_full_is_clear(path: Path) -> Iterator[None]:
     """Turn "no space left" within the block into a `DiskFullError` that names ``path``."""
     try:
         yield
-    except DiskFullError:
-        raise
     except Exception as error:
-        if not is_disk_full(error):
+        if isinstance(error, DiskFullError) or not is_disk_full(error):
             raise
         raise DiskFullError(
             f"the disk is full: {path} could not be written",
@@ -99,15 +97,14 @@ class JsonlWriter:
     ) -> None:
         """Rename the file into place, or remove it if the block failed."""
         try:
-            with disk_full_is_clear(self.path):
-                try:
+            if kind is None:
+                with disk_full_is_clear(self.path):
                     self._file.flush()
                     os.fsync(self._file.fileno())
-                finally:
-                    self._file.close()
-                if kind is None:
                     self._temporary.replace(self.path)
         finally:
+            with suppress(OSError):  # what is still in the buffer of a failed file is not wanted
+                self._file.close()
             self._temporary.unlink(missing_ok=True)
 
 

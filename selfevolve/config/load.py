@@ -280,7 +280,7 @@ def _nearest(path: KeyPath, model: type[BaseModel]) -> str:
         return f"did you mean {'.'.join((*path[:-1], close[0]))!r}?"
     if elsewhere := [".".join(key) for key in _all_keys(Recipe) if key[-1] == path[-1]]:
         return f"did you mean {' or '.join(repr(k) for k in elsewhere)}?"
-    if far := difflib.get_close_matches(joined, everywhere, n=1, cutoff=0.6):
+    if far := difflib.get_close_matches(joined, everywhere, n=1, cutoff=0.75):
         return f"did you mean {everywhere[far[0]]!r}?"
     leaves = {key[-1]: ".".join(key) for key in _all_keys(Recipe)}
     if near := difflib.get_close_matches(path[-1], leaves, n=1, cutoff=0.75):

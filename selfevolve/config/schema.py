@@ -21,7 +21,7 @@ Prompts = Annotated[int, Field(ge=1, description="inputs in one rollout batch; 1
 Responses = Annotated[
     int, Field(ge=2, le=1024, description="replies an input, the group of GRPO; at least 2, since 1 has no spread")
 ]
-GlobalBatch = Annotated[int, Field(ge=1, description="inputs in one optimiser update; a divisor of prompts")]
+GlobalBatch = Annotated[int, Field(ge=1, description="inputs in one optimiser update; 1 or more, a divisor of prompts")]
 LearningRate = Annotated[float, Field(gt=0, le=0.1, description="AdamW learning rate; in (0, 0.1], such as 1e-6")]
 Kl = Annotated[float, Field(ge=0, le=10, description="coefficient of the KL term; 0 switches it off, at most 10")]
 Temperature = Annotated[
@@ -42,7 +42,7 @@ class Section(BaseModel):
     def _no_truth_values_for_numbers(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse true and false where a number is due; the reader would take them for 1 and 0."""
         field = cls.model_fields.get(info.field_name or "")
-        if isinstance(value, bool) and field is not None and field.annotation is not bool:
+        if isinstance(value, bool) and field is not None and field.annotation in (int, float):
             raise ValueError("true and false are no values for this key")
         return value
 
@@ -65,7 +65,7 @@ class Generation(Section):
     )
     max_new_tokens: TokenLimits = Field(default=TokenLimits(), description="limits on new tokens a reply")
     max_prompt_tokens: TokenLimit = Field(
-        default=2048, description="tokens of a prompt, at most; longer inputs are left out and counted, never cut"
+        default=2048, description="tokens of a prompt, at most; 1 or more; longer inputs are left out and counted, never cut"
     )
 
 

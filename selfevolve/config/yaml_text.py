@@ -100,4 +100,4 @@ def _collect_lines(node: Any, path: KeyPath, lines: dict[KeyPath, int], source: 
 
 def dump_mapping(data: dict[str, Any]) -> str:
     """Write ``data`` as YAML that `parse_mapping` reads back as the same values, keys in their order."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)

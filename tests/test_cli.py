@@ -1,0 +1,410 @@
+"""The command: what it prints, how it exits, and that it is light."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from selfevolve import cli, demo
+from selfevolve.config import load_recipe
+from selfevolve.errors import UserError
+from selfevolve.estimate import LEARN_COST, duration, estimate
+from selfevolve.rundir import STAGES, RunDir
+
+ROOT = Path(__file__).resolve().parents[1]
+QUEST = load_recipe("testbed/r_quest")
+
+
+def command(*words: str, **more) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "selfevolve", *words], cwd=ROOT, capture_output=True, text=True, **more
+    )
+
+
+# -- light
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom selfevolve.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit as end: assert end.code == 0\n"
+        "print([m for m in ('torch', 'transformers', 'trl', 'vllm', 'numpy', 'pydantic') if m in sys.modules])"
+    )
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - started)
+        assert done.stdout.splitlines()[-1] == "[]"
+    for name in ("run", "resume", "check", "report", "compare", "recipes", "demo"):
+        assert f"\n    {name} " in done.stdout
+    assert min(seconds) < 0.5
+
+
+def test_check_loads_no_torch():
+    code = (
+        "import sys\nfrom selfevolve.cli import main\n"
+        "assert main(['check', 'testbed/r_quest']) == 0 and main(['recipes']) == 0\n"
+        "print([m for m in ('torch', 'transformers', 'trl', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+# -- exit status and messages
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["check", "testbed/nowhere"], "no recipe 'testbed/nowhere'"),
+        (["check", "testbed/r_quest", "solver.stepz=1"], "unknown key 'solver.stepz'"),
+        (["check", "testbed/r_quest", "--tokens-per-second", "0"], "must be above 0"),
+        (["run", "testbed/r_quest", "solver.learning_rate=fast"], "solver.learning_rate is 'fast'"),
+        (["run", "paper/r_quest"], "initialisation.data is 'initialisation.jsonl'"),
+        (["resume", "nowhere"], "nowhere is no run folder"),
+        (["report", "nowhere"], "nowhere is no run folder"),
+        (["compare", "nowhere"], "compare got one run"),
+        (["compare", "nowhere", "neither"], "nowhere is no run folder"),
+        (["demo", "rounds=0", "--out", "OUT"], "rounds is 0"),
+    ],
+)
+def test_a_user_s_mistake_is_told_in_a_line_with_a_remedy(words, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([str(tmp_path) if w == "OUT" else w for w in words]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("selfevolve: error: ") and told in error and "Traceback" not in error
+
+
+def test_exit_status_of_the_process():
+    done = command("check", "k16")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "  -> did you mean paper/k16 or testbed/k16?"
+    assert command().returncode == 2
+    assert command("evolve").returncode == 2
+
+
+def test_an_interrupt_is_told(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_recipes", interrupted)
+    assert cli.main(["recipes"]) == 130
+    assert "selfevolve resume RUN" in capsys.readouterr().err
+
+
+def test_a_defect_is_not_hidden(monkeypatch):
+    def broken(*_):
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(cli, "_recipes", broken)
+    with pytest.raises(ValueError, match="a defect"):
+        cli.main(["recipes"])
+
+
+def test_a_reader_that_leaves_is_no_defect():
+    pipe = f"{sys.executable} -m selfevolve check testbed/r_quest | head -n 1"
+    done = subprocess.run(["bash", "-c", pipe], cwd=ROOT, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+# -- subcommands
+
+
+def test_recipes_lists_names_with_descriptions(capsys):
+    assert cli.main(["recipes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 19
+    assert any(line.split()[0] == "testbed/r_quest" and "validity gate" in line for line in lines)
+
+
+def test_run_and_resume_call_the_loop(monkeypatch, tmp_path):
+    calls = []
+    loop = SimpleNamespace(
+        run=lambda recipe, out: calls.append((recipe, out)), resume=lambda path: calls.append(("resume", path))
+    )
+    monkeypatch.setitem(sys.modules, "selfevolve.evolve", loop)
+    monkeypatch.setattr("selfevolve.evolve", loop, raising=False)
+    assert cli.main(["run", "testbed/k16", "seed=3", "rounds=2"]) == 0
+    recipe, out = calls.pop()
+    assert (recipe.seed, recipe.rounds, recipe.novelty.k, out) == (3, 2, 16, Path("runs/testbed-k16-s3"))
+    assert cli.main(["run", "testbed/k16", "--out", "x"]) == 0
+    assert calls.pop()[1] == Path("x")
+    run = RunDir.create(tmp_path / "run", QUEST)
+    assert cli.main(["resume", str(run.path)]) == 0
+    assert calls == [("resume", run.path)]
+
+
+def test_report_and_compare_call_the_writers(monkeypatch, tmp_path, capsys):
+    writers = SimpleNamespace(
+        write_report=lambda run: (run / "report.html", run / "report.md"),
+        write_comparison=lambda runs, out: Path(f"{len(runs)}-{out}"),
+    )
+    monkeypatch.setitem(sys.modules, "selfevolve.report", writers)
+    for name in ("a", "b"):
+        (tmp_path / name / "rounds").mkdir(parents=True)
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    assert cli.main(["report", a]) == 0
+    assert capsys.readouterr().out == f"{a}/report.html\n{a}/report.md\n"
+    assert cli.main(["compare", a, b, "--out", "page.html"]) == 0
+    assert capsys.readouterr().out == "2-page.html\n"
+
+
+def test_check_shows_the_resolved_recipe_and_its_cost(capsys):
+    assert cli.main(["check", "testbed/r_quest", "solver.steps=9", "--tokens-per-second", "1000"]) == 0
+    out = capsys.readouterr().out
+    assert "\n  steps: 9\n" in out and "config hash " in out and "1,000 new tokens a second" in out
+    assert cli.main(["check", "paper/r_quest"]) == 0
+    assert "before it can run: initialisation.data" in capsys.readouterr().err
+
+
+# -- the estimate, worked by hand
+
+SMALL = [
+    *("rounds=3", "candidates=10", "novelty.k=3", "diagnostics.sample=0", "diagnostics.heldout=5"),
+    *("diagnostics.solver_samples=2", "assessment.validity.votes=5", "assessment.solutions=6"),
+    *("questioner.steps=2", "questioner.prompts=4", "questioner.responses=2", "questioner.global_batch=4"),
+    *("solver.steps=3", "solver.prompts=2", "solver.responses=5", "solver.global_batch=2"),
+    *("initialisation.steps=1", "initialisation.prompts=2", "initialisation.responses=4"),
+    *("initialisation.global_batch=2", "generation.max_new_tokens={question: 50, solution: 40, judge: 4}"),
+]
+
+
+def test_estimate():
+    result = estimate(load_recipe("testbed/r_quest", SMALL), 100)
+    costs = {c.stage: c for c in (*result.once, *result.a_round)}
+    # 1 step x 2 x 4 replies of 40 tokens, generated and learned
+    assert (costs["initialisation"].replies, costs["initialisation"].tokens) == (8, 320)
+    assert costs["initialisation"].seconds == pytest.approx(320 * (1 + LEARN_COST) / 100)
+    # 16 candidates of 50; each 5 votes and 6 solutions of 40, and 3 comparisons of 4
+    assert costs["questioner"].replies == 16 + 16 * 11 + 48
+    assert costs["questioner"].tokens == 16 * 50 + 16 * 11 * 40 + 48 * 4
+    assert costs["questioner"].seconds == pytest.approx((costs["questioner"].tokens + LEARN_COST * 800) / 100)
+    assert (costs["candidates"].replies, costs["candidates"].tokens) == (10, 500)
+    assert (costs["assessment"].replies, costs["assessment"].tokens) == (110, 4400)
+    assert (costs["solver"].replies, costs["solver"].tokens) == (30, 1200)
+    assert (costs["diagnostics"].replies, costs["diagnostics"].tokens) == (20, 800)
+    per_round = 800 + 7040 + 192 + 500 + 4400 + 1200 + 800
+    assert result.tokens == 320 + 3 * per_round
+    learned = 320 + 3 * (800 + 1200)
+    assert result.seconds == pytest.approx((result.tokens + LEARN_COST * learned) / 100)
+
+
+@pytest.mark.parametrize(
+    ("override", "stage", "replies"),
+    [
+        ("assessment.validity.judge=off", "assessment", 60),
+        ("novelty.gate=none", "questioner", 16 + 176),
+        ("novelty.gate=exhaustive", "questioner", 16 + 176 + 16 * 7),
+    ],
+)
+def test_estimate_follows_the_gates(override, stage, replies):
+    result = estimate(load_recipe("testbed/r_quest", [*SMALL, override]))
+    assert {c.stage: c.replies for c in result.a_round}[stage] == replies
+
+
+def test_estimate_without_initialisation():
+    assert estimate(load_recipe("testbed/r_zero_code")).once == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(5.25, "5.2 s"), (119, "119.0 s"), (120, "2.0 min"), (7199, "120.0 min"), (7200, "2.0 h"), (172800, "2.0 d")],
+)
+def test_duration(seconds, shown):
+    assert duration(seconds) == shown
+
+
+# -- the demo
+
+
+def complete(run: RunDir, round: int, name: str) -> None:
+    with run.lock():
+        stage = run.stage(round, name)
+        assert stage is not None
+        with stage:
+            if name == "diagnostics":
+                stage.write_json("metrics.json", {"round": round, "kept": 7, "valid_rate": rate(3, 4), "seconds": 1.26})
+
+
+def rate(k: int, n: int) -> dict:
+    return {"value": k / n if n else None, "k": k, "n": n, "low": None, "high": None}
+
+
+def test_progress_counts_complete_stages_and_steps(tmp_path):
+    recipe = load_recipe("testbed/r_quest", ["rounds=2"])  # 1 + 2 x 6 stages
+    assert demo.progress(tmp_path / "run", recipe) == demo.Progress(0.0, 0, "")
+    run = RunDir.create(tmp_path / "run", recipe)
+    assert demo.progress(run.path, recipe) == demo.Progress(0.0, 0, "initialisation")
+    complete(run, 0, "initialisation")
+    complete(run, 1, "questioner")
+    assert demo.progress(run.path, recipe) == demo.Progress(2 / 13, 1, "candidates")
+    run.note_progress(1, "candidates", 3, 6)
+    assert demo.progress(run.path, recipe) == demo.Progress(2.5 / 13, 1, "candidates")
+    run.note_progress(1, "questioner", 3, 6)  # of a stage that is over
+    assert demo.progress(run.path, recipe) == demo.Progress(2 / 13, 1, "candidates")
+    (run.path / "progress.json").write_text("{")
+    assert demo.progress(run.path, recipe) == demo.Progress(2 / 13, 1, "candidates")
+    for round, name in [(1, s) for s in STAGES[1:]] + [(2, s) for s in STAGES]:
+        complete(run, round, name)
+    assert demo.progress(run.path, recipe) == demo.Progress(1.0, 2, "diagnostics")
+
+
+def test_round_table():
+    rows = [
+        {"round": 1, "valid_rate": rate(3, 4), "kept": 120, "seconds": 21.26},
+        {"round": 10, "valid_rate": rate(0, 0), "kept": 0, "seconds": None},
+    ]
+    lines = demo.round_table(rows).splitlines()
+    assert lines[0].split() == (
+        [
+            "round",
+            "valid",
+            "%",
+            "kept",
+            "valid",
+            "%",
+            "top-5",
+            "%",
+            "label",
+            "right",
+            "%",
+            "solver",
+            "%",
+            "invalid",
+            "recall",
+            "%",
+            "kept",
+            "seconds",
+        ]
+    )
+    assert lines[1].split() == ["1", "75.0", "-", "-", "-", "-", "-", "120", "21.3"]
+    assert lines[2].split() == ["10", "-", "-", "-", "-", "-", "-", "0", "-"]
+    assert len({len(line) for line in lines}) == 1
+
+
+FAKE = """
+import sys
+sys.path.insert(0, {root!r})
+from selfevolve.config import load_recipe
+from selfevolve.rundir import STAGES, RunDir
+print("log line")
+if {fail!r} in sys.argv[2]:
+    raise SystemExit("no luck today")
+words = sys.argv[2:]
+if sys.argv[1] == "run":
+    out = words[words.index("--out") + 1]
+    run = RunDir.create(out, load_recipe(words[0], words[1:words.index("--out")]))
+else:
+    run = RunDir.open(words[0])
+with run.lock():
+    for round in range(1, run.recipe.rounds + 1):
+        for name in STAGES:
+            stage = run.stage(round, name)
+            if stage:
+                with stage:
+                    if name == "diagnostics":
+                        stage.write_json("metrics.json", {{"round": round, "kept": 41 + round}})
+"""
+
+
+def fake_selfevolve(monkeypatch, tmp_path: Path, fail: str = "nothing") -> list:
+    """Let the demo start a stand-in for the command, and take the pages it asks for."""
+    script = tmp_path / "selfevolve.py"
+    script.write_text(FAKE.format(root=str(ROOT), fail=fail))
+    started = []
+    real = subprocess.Popen
+
+    def popen(words, **more):
+        assert words[1:3] == ["-m", "selfevolve"] and more["env"]["OMP_NUM_THREADS"] == "1"
+        started.append(words[3:])
+        return real([words[0], str(script), *words[3:]], **more)
+
+    monkeypatch.setattr(demo.subprocess, "Popen", popen)
+    pages = SimpleNamespace(
+        write_report=lambda run: (run / "report.html", None), write_comparison=lambda runs, out: out
+    )
+    monkeypatch.setitem(sys.modules, "selfevolve.report", pages)
+    return started
+
+
+def test_demo_runs_both_and_goes_on_when_asked_again(monkeypatch, tmp_path, capsys):
+    started = fake_selfevolve(monkeypatch, tmp_path)
+    out = tmp_path / "demo"
+    assert demo.demo(out, ["rounds=2"]) == 0
+    told = capsys.readouterr().out
+    assert [words[:2] for words in started] == [["run", "testbed/r_quest"], ["run", "testbed/r_zero_code"]]
+    assert told.count(" 43 ") == 2 and f"comparison  {out / 'comparison.html'}" in told
+    assert (out / "r_quest.log").read_text() == "log line\n"
+    assert len(RunDir.open(out / "r_zero_code").metrics()) == 2
+    assert demo.demo(out, ["rounds=2"]) == 0
+    assert [words[0] for words in started[2:]] == ["resume", "resume"]
+    with pytest.raises(UserError, match=r"rounds: 2 -> 3"):
+        demo.demo(out, ["rounds=3"])
+    assert len(started) == 4
+
+
+def test_demo_tells_why_a_run_failed(monkeypatch, tmp_path):
+    fake_selfevolve(monkeypatch, tmp_path, fail="r_zero_code")
+    with pytest.raises(UserError, match=r"testbed/r_zero_code ended with status 1(.|\n)*\| no luck today"):
+        demo.demo(tmp_path / "demo", ["rounds=1"])
+
+
+# -- the installed command
+
+
+def test_the_console_script_is_declared():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"]["selfevolve"] == "selfevolve.cli:main"
+    assert project["version"] == __import__("selfevolve").__version__
+
+
+def test_constraints_pin_what_the_project_depends_on():
+    import re
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    }
+    assert [w for w in wanted if re.split(r"[<>=]", w)[0].lower() not in pinned] == []
+
+
+@pytest.mark.slow
+def test_an_installed_copy_finds_its_recipes(tmp_path):
+    """Build the wheel and use it from elsewhere: recipes and data files are in it."""
+    work = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    install = [
+        *("-m", "pip", "install", "-qq", "--no-deps", "--no-build-isolation", "--target"),
+        str(tmp_path / "site"),
+    ]
+    subprocess.run([sys.executable, *install, str(ROOT)], check=True, cwd=tmp_path)
+    where = "import json, selfevolve, selfevolve.config as c; print(json.dumps([selfevolve.__file__, str(c.recipes_folder())]))"
+    done = subprocess.run(
+        [sys.executable, "-c", where], cwd=tmp_path, env=work, capture_output=True, text=True, check=True
+    )
+    assert all(path.startswith(str(tmp_path / "site")) for path in json.loads(done.stdout))
+    done = subprocess.run(
+        [sys.executable, "-m", "selfevolve", "recipes"],
+        cwd=tmp_path,
+        env=work,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(done.stdout.splitlines()) == 19
+    installed = {p.relative_to(tmp_path / "site").as_posix() for p in (tmp_path / "site").rglob("*") if p.is_file()}
+    for folder in ("selfevolve", "validity", "novelty"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and path.suffix not in (".pyc", ".png") and "__pycache__" not in path.parts:
+                assert path.relative_to(ROOT).as_posix() in installed
