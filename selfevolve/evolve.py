@@ -1,0 +1,85 @@
+"""A whole run: initialise, play the rounds, watch for collapse, report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selfevolve.config import Recipe
+from selfevolve.diagnostics import Bounds, CollapseMonitor
+from selfevolve.errors import CollapseError
+from selfevolve.progress import Bars
+from selfevolve.round import initialise, play_round
+from selfevolve.rundir import RunDir
+from selfevolve.stages import Context
+
+
+def run(recipe: Recipe, out: str | Path) -> Path:
+    """Start a run in a new folder and return the folder.
+
+    Raises:
+        UserError: The folder is taken or busy, a file is missing, or the run collapsed and was told to stop.
+    """
+    return _evolve(RunDir.create(out, recipe))
+
+
+def resume(path: str | Path) -> Path:
+    """Go on with a run from its last complete stage."""
+    return _evolve(RunDir.open(path))
+
+
+def _evolve(run: RunDir) -> Path:
+    from selfevolve.report import round_table, write_report
+
+    recipe = run.recipe
+    monitor = CollapseMonitor(_bounds(recipe), stop=recipe.monitor.stop)
+    with run.lock(), _bars(run) as bars:
+        bars.say(f"{recipe.name}: {recipe.rounds} rounds on {recipe.backbone}, seed {recipe.seed}, in {run.path}")
+        initialise(Context(run, 0, bars.report_for(0)))
+        for number in range(1, recipe.rounds + 1):
+            done = run.is_done(number, "diagnostics")
+            metrics = play_round(Context(run, number, bars.report_for(number)))
+            bars.round_done(number)
+            if not done:
+                bars.say(round_table([metrics]))
+                _watch(monitor, metrics, bars)
+        run.rebuild_metrics()
+        html, markdown = write_report(run.path)
+        bars.say(round_table(run.metrics()))
+        bars.say(f"report: {html}\n        {markdown}")
+    return run.path
+
+
+def _watch(monitor: CollapseMonitor, metrics: dict[str, Any], bars: Bars) -> None:
+    found = monitor.check(metrics)
+    if not found.below:
+        return
+    bars.say(f"collapse monitor, round {found.round}:\n{found.table()}", error=True)
+    if found.stop:
+        raise CollapseError(
+            f"round {found.round} is below the bounds of the collapse monitor",
+            "read the table above and the report; set monitor.stop=false in a new run to go on regardless",
+        )
+
+
+def _bounds(recipe: Recipe) -> Bounds:
+    m = recipe.monitor
+    return Bounds(
+        valid_rate=m.min_valid_rate,
+        distinct_patterns=m.min_distinct_patterns or None,
+        kept=m.min_kept,
+        answered_rate=m.min_answered_share,
+        reward_std=m.min_reward_std or None,
+    )
+
+
+@contextmanager
+def _bars(run: RunDir) -> Iterator[Bars]:
+    bars = Bars(run, sys.stderr)
+    try:
+        yield bars
+    finally:
+        bars.close()

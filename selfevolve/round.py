@@ -1,0 +1,71 @@
+"""One round, read aloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from selfevolve import stages
+from selfevolve.rundir import INITIALISATION, RunDir
+from selfevolve.stages import Context
+from selfevolve.train.launch import launch_stage
+
+StageFunction = Callable[[Context, Path], dict[str, Any]]
+TRAINING: dict[str, StageFunction] = {
+    "initialisation": stages.initialisation,
+    "questioner": stages.questioner,
+    "solver": stages.solver,
+}
+
+
+def play_round(ctx: Context) -> dict[str, Any]:
+    """Play round ``ctx.round`` from wherever the run folder left it; return its metrics."""
+    train_stage(ctx, "questioner")
+    stage(ctx, "candidates", stages.candidates)
+    stage(ctx, "assessment", stages.assessment)
+    stage(ctx, "data", stages.data)
+    train_stage(ctx, "solver")
+    stage(ctx, "diagnostics", stages.diagnostics)
+    ctx.release()
+    metrics: dict[str, Any] = ctx.run.read(ctx.round, "diagnostics", "metrics.json")
+    return metrics
+
+
+def initialise(ctx: Context) -> None:
+    """Make the solver of round 1, and measure it."""
+    with_folder = ctx.run.stage(0, INITIALISATION)
+    if with_folder is None:
+        return
+    with with_folder as opened:
+        _run(ctx, "initialisation", opened.path, opened.counts)
+        stages.start_metrics(ctx, opened.path)
+    ctx.release()
+
+
+def stage(ctx: Context, name: str, function: StageFunction) -> None:
+    """Run one stage into a folder of its own, unless it is complete."""
+    opened = ctx.run.stage(ctx.round, name)
+    if opened is None:
+        return
+    with opened:
+        opened.counts.update(function(ctx, opened.path))
+
+
+def train_stage(ctx: Context, name: str) -> None:
+    """Run a training stage inline, or in child processes under accelerate."""
+    opened = ctx.run.stage(ctx.round, name)
+    if opened is None:
+        return
+    with opened:
+        _run(ctx, name, opened.path, opened.counts)
+
+
+def _run(ctx: Context, name: str, folder: Path, counts: dict[str, Any]) -> None:
+    if ctx.recipe.launcher == "inline":
+        counts.update(TRAINING[name](ctx, folder))
+        return
+    ctx.release()
+    counts.update(launch_stage(ctx.run.path, ctx.round, name, folder, ctx.recipe.processes, ctx.recipe.accelerate_config))
+
+
