@@ -7,10 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from selfevolve.config import Recipe, load_recipe
 from selfevolve.errors import UserError
@@ -19,18 +18,6 @@ from selfevolve.rundir import DONE, INITIALISATION, STAGES, RunDir
 RECIPES = ("testbed/r_quest", "testbed/r_zero_code")
 WATCH_SECONDS = 0.5  # between two looks at the run folders
 LOG_LINES = 15  # of a failed run's log that are shown
-
-# heading, key in metrics.jsonl; rates are shown in percent
-COLUMNS = (
-    ("valid %", "valid_rate"),
-    ("kept valid %", "valid_rate_kept"),
-    ("top-5 %", "top5_share"),
-    ("label right %", "pseudo_label_accuracy"),
-    ("solver %", "solver_accuracy"),
-    ("invalid recall %", "invalid_recall"),
-    ("kept", "kept"),
-    ("seconds", "seconds"),
-)
 
 
 @dataclass(frozen=True)
@@ -72,10 +59,10 @@ def demo(out: Path, overrides: Sequence[str] = ()) -> int:
             child.process.wait()
         raise
     print(f"both runs done in {(time.monotonic() - started) / 60:.1f} minutes\n")
+    from selfevolve.report import round_table, write_comparison, write_report
+
     for child in children:
         print(f"{child.name}  ({child.folder})\n{round_table(RunDir.open(child.folder).metrics())}\n")
-    from selfevolve.report import write_comparison, write_report
-
     for child in children:
         print(f"report      {write_report(child.folder)[0]}")
     print(f"comparison  {write_comparison([child.folder for child in children], out / 'comparison.html')}")
@@ -177,19 +164,3 @@ def _steps(folder: Path, number: int, stage: str) -> float:
         return min(1.0, float(note["done"]) / float(note["total"]))
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
         return 0.0
-
-
-def round_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rounds' metrics as a text table; a rate without a count is shown as a dash."""
-    headings = ["round", *(heading for heading, _ in COLUMNS)]
-    cells = [[str(row["round"]), *(_cell(row.get(key)) for _, key in COLUMNS)] for row in rows]
-    widths = [max(len(line[i]) for line in (headings, *cells)) for i in range(len(headings))]
-    return "\n".join("  ".join(f"{c:>{w}}" for c, w in zip(line, widths, strict=True)) for line in (headings, *cells))
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "-" if value.get("value") is None else f"{100 * value['value']:.1f}"
-    if value is None:
-        return "-"
-    return f"{value:.1f}" if isinstance(value, float) else str(value)

@@ -65,7 +65,8 @@ class Generation(Section):
     )
     max_new_tokens: TokenLimits = Field(default=TokenLimits(), description="limits on new tokens a reply")
     max_prompt_tokens: TokenLimit = Field(
-        default=2048, description="tokens of a prompt, at most; 1 or more; longer inputs are left out and counted, never cut"
+        default=2048,
+        description="tokens of a prompt, at most; 1 or more; longer inputs are left out and counted, never cut",
     )
 
 
