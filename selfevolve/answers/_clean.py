@@ -1,0 +1,109 @@
+r"""From an answer as it was written to one plain spelling: no display commands, no Unicode look-alikes.
+
+Nothing here changes a value. Every rule maps one spelling of a thing to another spelling of the same thing
+(``\dfrac`` to ``\frac``, a Unicode minus to ``-``, ``1{,}234`` to ``1234``).
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_LENGTH = 20_000  # characters; a longer answer is only compared letter for letter
+
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau "
+    "upsilon phi chi psi omega"
+).split()
+_CAPITAL_GREEK = {"Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma"}
+_CAPITAL_GREEK |= {"Φ": "Phi", "Ψ": "Psi", "Ω": "Omega"}
+_SUPERSCRIPT = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
+_SUBSCRIPT = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n", strict=True))
+
+_SYMBOLS = {
+    "−": "-", "–": "-", "—": "-", "‒": "-", "﹣": "-", "－": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
+    "∗": "*", "÷": "/", "∕": "/", "⁄": "/", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ",
+    "≈": r"\approx ", "∞": r"\infty ", "√": r"\sqrt ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ",
+    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
+    "°": r"^\circ ", "º": r"^\circ ", "±": r"\pm ", "∓": r"\mp ", "…": r"\ldots ", "⋯": r"\ldots ", "′": "'", "’": "'",
+    "“": '"', "”": '"', "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}",
+    "⅔": r"\frac{2}{3}", "⅕": r"\frac{1}{5}", "⅛": r"\frac{1}{8}", "⟨": r"\langle ", "⟩": r"\rangle ", "∠": r"\angle ",
+    "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "∖": r"\setminus ", "→": r"\to ",
+    "ϕ": r"\phi ", "€": r"\eur ", "£": r"\gbp ", "¥": r"\yen ", "₹": r"\inr ", "％": "%", "\u00a0": " ",
+    "\u2009": " ", "\u202f": " ", "\u3000": " ", "\u200b": "", "\ufeff": "", "\u2060": "", "\t": " ", "\r": " ",
+    "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "，": ",", "。": ".", "（": "(", "）": ")", "：": ":", "；": ";",
+}  # fmt: skip
+
+_TABLE: dict[int, str] = {ord(k): v for k, v in _SYMBOLS.items()}
+_TABLE |= {0x3B1 + i: f"\\{name} " for i, name in enumerate(_GREEK)}
+_TABLE |= {ord(k): f"\\{v} " for k, v in _CAPITAL_GREEK.items()}
+_TABLE |= {0xFF10 + i: str(i) for i in range(10)}
+
+_RAISED = re.compile("[" + "".join(_SUPERSCRIPT) + "]+")
+_LOWERED = re.compile("[" + "".join(_SUBSCRIPT) + "]+")
+_THOUSANDS_JOINT = re.compile(r"(?<=\d)(?:\{,\}|,\\!)\s*(?=\d{3}(?!\d))")
+_BLANK_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[ ]\d{3})+(?:\.\d+)?")
+_DELIMITERS = re.compile(r"(?<!\\)\\[()\[\]]")
+_SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle)(?![a-zA-Z])\s*(?:\.(?=\s|\\|$)|)")
+_NO_EFFECT = re.compile(r"\\(?:displaystyle|textstyle|limits|nolimits|hfill|allowbreak)(?![a-zA-Z])")
+_SPACES = re.compile(r"\\[,;:]|\\ |\\(?:quad|qquad|thinspace|medspace|enspace|newline)(?![a-zA-Z])|~|\\hspace\{[^{}]*\}")
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_TIMES_TEN = re.compile(r"(?<=[\d.])\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
+_STARRED = re.compile(r"\*\*(.+)\*\*", re.DOTALL)
+_PLAIN_RELATIONS = (
+    ("\\leqslant", "\\le "), ("\\geqslant", "\\ge "), ("\\leq", "\\le "), ("\\geq", "\\ge "), ("\\neq", "\\ne "),
+    ("\\lt", "<"), ("\\gt", ">"), ("!=", "\\ne "), ("<=", "\\le "), (">=", "\\ge "), ("=<", "\\le "), ("==", "="),
+)  # fmt: skip
+_RELATION_COMMANDS = [(re.compile(re.escape(old) + r"(?![a-zA-Z])"), new) for old, new in _PLAIN_RELATIONS]
+_BARE = {"<": r"\lt", ">": r"\gt"}
+
+
+def _brace(mark: str, letters: dict[str, str]) -> object:
+    def replace(match: re.Match[str]) -> str:
+        return mark + "{" + "".join(letters[c] for c in match.group()) + "}"
+
+    return replace
+
+
+def clean(text: str) -> str:
+    """Return one plain spelling of ``text``; the value it states stays the same."""
+    out = text
+    if not out.isascii():
+        out = _RAISED.sub(_brace("^", _SUPERSCRIPT), out)  # type: ignore[arg-type]
+        out = _LOWERED.sub(_brace("_", _SUBSCRIPT), out)  # type: ignore[arg-type]
+        out = out.translate(_TABLE)
+    out = out.replace("\t", " ").replace("\r", " ").strip()
+    starred = _STARRED.fullmatch(out)
+    if starred:
+        out = starred.group(1).strip()
+    if "\\" in out:
+        out = _clean_commands(out)
+    if "$" in out:
+        out = _drop_dollars(out)
+    out = _TIMES_TEN.sub(r" \\times ", out).replace("**", "^")
+    for pattern, new in _RELATION_COMMANDS:
+        out = pattern.sub(lambda _, new=new: new, out)
+    out = out.strip().strip("`").strip()
+    while out and (out[-1] in " .,;\\\n" or out.endswith("\\n")):
+        if out.endswith("...") or out.endswith("\\ "):
+            break
+        out = out[:-1]
+    if _BLANK_GROUPS.fullmatch(out):
+        out = out.replace(" ", "")
+    return out.strip()
+
+
+def _clean_commands(out: str) -> str:
+    out = out.replace("\\$", "\\usd ").replace("\\%", "%").replace("\\*", "*").replace("\\#", "#")
+    out = _THOUSANDS_JOINT.sub("", out)
+    out = _DELIMITERS.sub(" ", out)
+    out = _SIZES.sub("", out)
+    out = _NO_EFFECT.sub("", out)
+    out = _SPACES.sub(" ", out.replace("\\!", ""))
+    return _FRACTIONS.sub(r"\\frac", out)
+
+
+def _drop_dollars(out: str) -> str:
+    """Drop the marks of inline mathematics; a lone mark before a digit is money."""
+    if out.count("$") == 1:
+        return re.sub(r"\$(?=\s*[\d.])", r"\\usd ", out).replace("$", " ")
+    return out.replace("$", " ")

@@ -1,0 +1,512 @@
+"""Values of expressions: exact fractions where possible, else 60 digits; symbols are tried at four fixed points.
+
+Two expressions with symbols are the same function when they agree at the points to 40 digits (a random identity test;
+for polynomials over the rationals the points are exact, after J. T. Schwartz, "Fast probabilistic algorithms", 1980).
+Points 0 and 1 have positive coordinates, 2 mixed and 3 negative ones; at 2 and 3 only real values are compared, so that
+``ln(x^2)`` equals ``2 ln(x)`` on the common domain while ``sqrt(x^2)`` does not equal ``x``.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from selfevolve.answers._parser import Node
+from selfevolve.answers._tokens import TooLarge, Unreadable
+
+DIGITS = 60  # decimal digits of inexact work
+MAX_BITS = 60_000  # of an exact numerator or denominator
+MAX_EXPONENT = 1_000_000  # binary exponent of an inexact value
+MAX_TERMS = 5_000  # of a finite sum or product
+POINTS = 4
+_LOCAL = threading.local()
+
+
+def context() -> Any:
+    """Return this thread's arithmetic; mpmath's own shared one is not safe between threads."""
+    found = getattr(_LOCAL, "context", None)
+    if found is None:
+        import mpmath
+
+        found = _LOCAL.context = mpmath.MPContext()
+        found.dps = DIGITS
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an expression is worth, one entry a point; a constant has one entry."""
+
+    at: tuple[Any, ...]  # Fraction, mpmath number, or None where it is undefined
+    delicate: bool = False  # terms of very unlike size were added, so agreement proves nothing
+    infinite: int = 0  # 1 or -1 for the infinities
+
+    @property
+    def constant(self) -> bool:
+        return len(self.at) == 1
+
+    @property
+    def exact(self) -> Fraction | None:
+        """The rational value of a constant, where it is known exactly."""
+        first = self.at[0] if len(self.at) == 1 and not self.infinite else None
+        return first if isinstance(first, Fraction) else None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Hashable; equal keys mean equal values, except for delicate ones, which have a key of their own kind."""
+        if self.infinite:
+            return ("infinite", self.infinite)
+        return ("delicate" if self.delicate else "value", *(_quantise(x) for x in self.at))
+
+
+def infinity(sign: int) -> Value:
+    """Return plus or minus infinity."""
+    return Value((None,), infinite=sign)
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """Return the names of the free symbols and letter functions in ``node``."""
+    kind = node[0]
+    if kind == "sym":
+        return frozenset((node[1],))
+    found: frozenset[str] = frozenset((f"{node[1]}()",)) if kind == "apply" else frozenset()
+    for part in node[1:]:
+        if isinstance(part, tuple):
+            found |= _symbols_of_part(part)
+    if kind in ("sum", "prod"):
+        found -= {node[1]}
+    return found
+
+
+def _symbols_of_part(part: tuple[Any, ...]) -> frozenset[str]:
+    if part and isinstance(part[0], tuple):  # rows of a matrix
+        return frozenset().union(*(_symbols_of_part(inner) for inner in part))
+    return symbols(part)
+
+
+def has_pm(node: Node) -> bool:
+    """Return True where a plus-or-minus sign stands in ``node``."""
+    return node[0] == "pm" or any(has_pm(p) for p in node[1:] if isinstance(p, tuple) and p and isinstance(p[0], str))
+
+
+def evaluate(node: Node, sign: int = 1) -> Value:
+    """Return the value of ``node`` with every plus-or-minus read as ``sign``.
+
+    Raises `Unreadable` where it has none (a division by zero), `TooLarge` where it cannot be worked out.
+    """
+    if not symbols(node):
+        work = _Evaluator(0, sign)
+        return Value((work.run(node),), work.delicate)
+    values: list[Any] = []
+    delicate = False
+    for k in range(POINTS):
+        work = _Evaluator(k, sign)
+        try:
+            values.append(work.run(node))
+        except TooLarge:
+            raise
+        except Unreadable:
+            if k < 2:
+                raise
+            values.append(None)
+        delicate = delicate or work.delicate
+    if all(v is not None and v == values[0] and isinstance(v, Fraction) for v in values):
+        return Value((values[0],), delicate)  # the symbols cancel
+    return Value(tuple(values), delicate)
+
+
+def same_value(a: Value, b: Value) -> bool | None:
+    """Return whether two values agree; None where the digits at hand cannot tell."""
+    if a.infinite or b.infinite:
+        return a.infinite == b.infinite
+    size = max(len(a.at), len(b.at))
+    pairs = list(zip(a.at * size if a.constant else a.at, b.at * size if b.constant else b.at, strict=False))[:size]
+    compared, exact = 0, True
+    for k, (x, y) in enumerate(pairs):
+        if x is None or y is None or (k >= 2 and not (_real(x) and _real(y))):
+            continue
+        compared += 1
+        exact = exact and isinstance(x, Fraction) and isinstance(y, Fraction)
+        close = _close(x, y)
+        if close is not True:
+            return close
+    if compared < min(2, size) or (not exact and (a.delicate or b.delicate)):
+        return None
+    return True
+
+
+def number(x: Any) -> Any:
+    """Return ``x`` as a number of this thread's arithmetic."""
+    if isinstance(x, Fraction):
+        ctx = context()
+        return ctx.mpf(x.numerator) / x.denominator
+    return x
+
+
+def _real(x: Any) -> bool:
+    return isinstance(x, Fraction) or x.imag == 0
+
+
+def _close(x: Any, y: Any) -> bool | None:
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x == y
+    x, y = number(x), number(y)
+    gap, size = abs(x - y), max(abs(x), abs(y))
+    if gap <= size * context().mpf(10) ** -40:
+        return True
+    return False if gap > size * context().mpf(10) ** -25 else None
+
+
+def _quantise(x: Any) -> Any:
+    if x is None or isinstance(x, Fraction):
+        return x
+    ctx = context()
+    return (ctx.nstr(x.real, 36), ctx.nstr(x.imag, 36))
+
+
+def _bits(x: Fraction) -> int:
+    return max(x.numerator.bit_length(), x.denominator.bit_length())
+
+
+def _unit_hash(text: str) -> int:
+    return zlib.crc32(text.encode()) * 2654435761 % (1 << 32)
+
+
+class _Evaluator:
+    """Works out one node at one point."""
+
+    def __init__(self, k: int, sign: int) -> None:
+        self.k = k
+        self.sign = sign
+        self.delicate = False
+        self.bound: dict[str, Fraction] = {}
+        self.steps = 0
+        self.ctx = context()
+
+    def run(self, node: Node) -> Any:
+        self.steps += 1
+        if self.steps > 200_000:
+            raise TooLarge("more than 200,000 steps")
+        value = getattr(self, "do_" + node[0])(node)
+        if isinstance(value, Fraction):
+            if _bits(value) > MAX_BITS:
+                return self.checked(number(value))
+            return value
+        return self.checked(value)
+
+    def checked(self, value: Any) -> Any:
+        ctx = self.ctx
+        if not ctx.isfinite(value):
+            raise Unreadable("the expression has no finite value")
+        if value.imag and abs(value.imag) < abs(value) * ctx.mpf(10) ** -45:
+            value = value.real
+        elif value.imag and abs(value.real) < abs(value) * ctx.mpf(10) ** -45:
+            value = ctx.mpc(0, value.imag)
+        elif not value.imag:
+            value = value.real
+        if value and abs(ctx.mag(value)) > MAX_EXPONENT:
+            raise TooLarge("the value has more than 300,000 digits")
+        return value
+
+    # -- leaves
+    def do_num(self, node: Node) -> Any:
+        return node[1]
+
+    def do_sym(self, node: Node) -> Any:
+        name = node[1]
+        if name in self.bound:
+            return self.bound[name]
+        h = _unit_hash(f"{name}|{self.k}")
+        size = Fraction(601 + h % 1201, 997)
+        negative = self.k == 3 or (self.k == 2 and h >> 20 & 1)
+        return -size if negative else size
+
+    def do_const(self, node: Node) -> Any:
+        ctx = self.ctx
+        if node[1] == "infty":
+            raise Unreadable("infinity inside an expression")
+        return {"pi": +ctx.pi, "e": +ctx.e, "i": ctx.mpc(0, 1)}[node[1]]
+
+    # -- arithmetic
+    def do_add(self, node: Node) -> Any:
+        values = [self.run(part) for part in node[1:]]
+        if all(isinstance(v, Fraction) for v in values):
+            return sum(values, Fraction(0))
+        numbers = [number(v) for v in values]
+        total = self.ctx.fsum(numbers)
+        sizes = [abs(n) for n in numbers if n]
+        if not sizes:
+            return Fraction(0)
+        if min(sizes) < max(sizes) * self.ctx.mpf(10) ** -15:
+            self.delicate = True
+        if abs(total) < max(sizes) * self.ctx.mpf(10) ** -45:
+            return Fraction(0)
+        return total
+
+    def do_mul(self, node: Node) -> Any:
+        values = [self.run(part) for part in node[1:]]
+        result = values[0]
+        for value in values[1:]:
+            if isinstance(result, Fraction) and isinstance(value, Fraction) and _bits(result) + _bits(value) < MAX_BITS:
+                result = result * value
+            elif value == 0 or result == 0:
+                result = Fraction(0)
+            else:
+                result = number(result) * number(value)
+        return result
+
+    def do_div(self, node: Node) -> Any:
+        top, bottom = self.run(node[1]), self.run(node[2])
+        if bottom == 0:
+            raise Unreadable("a division by zero")
+        if isinstance(top, Fraction) and isinstance(bottom, Fraction):
+            return top / bottom
+        return number(top) / number(bottom)
+
+    def do_neg(self, node: Node) -> Any:
+        return -self.run(node[1])
+
+    def do_pm(self, node: Node) -> Any:
+        return node[1] * self.sign * self.run(node[2])
+
+    def do_pct(self, node: Node) -> Any:
+        value = self.run(node[1])
+        return value / 100
+
+    def do_deg(self, node: Node) -> Any:
+        return number(self.run(node[1])) * self.ctx.pi / 180
+
+    def do_pow(self, node: Node) -> Any:
+        return self.power(self.run(node[1]), self.run(node[2]))
+
+    def power(self, a: Any, b: Any) -> Any:
+        ctx = self.ctx
+        if b == 0:
+            return Fraction(1)
+        if a == 0:
+            if not _real(b) or number(b) < 0:
+                raise Unreadable("a division by zero")
+            return Fraction(0)
+        if a == 1:
+            return Fraction(1)
+        if isinstance(b, Fraction) and b.denominator > 1 and b.denominator % 2 and _real(a) and a < 0:
+            root = self.power(-a, b)  # the real root of a negative number
+            return -root if b.numerator % 2 else root
+        if isinstance(a, Fraction) and isinstance(b, Fraction):
+            if b.denominator == 1:
+                if _bits(a) * abs(b) <= MAX_BITS:
+                    return a ** int(b)
+            elif a > 0 and b.denominator <= 64 and _bits(a) * abs(b) <= MAX_BITS:
+                exact = _rational_root(a, b.denominator)
+                if exact is not None:
+                    return exact**b.numerator
+        x, y = number(a), number(b)
+        growth = (y * ctx.log(x)).real / ctx.ln2 if abs(ctx.mag(y)) < 200 else ctx.inf
+        if abs(growth) > MAX_EXPONENT:
+            raise TooLarge("a power with more than 300,000 digits")
+        return ctx.power(x, y)
+
+    def do_fact(self, node: Node) -> Any:
+        n, marks = self.run(node[1]), node[2]
+        if marks > 2:
+            raise Unreadable("three factorial signs in a row")
+        if isinstance(n, Fraction) and n.denominator == 1:
+            if n < 0:
+                raise Unreadable("the factorial of a negative number")
+            if n <= 3000:
+                result = 1
+                for factor in range(int(n), 1, -marks):
+                    result *= factor
+                return Fraction(result)
+        if marks == 2:
+            return self.double_factorial(number(n))
+        return self.gamma(number(n) + 1)
+
+    def double_factorial(self, n: Any) -> Any:
+        if abs(n) > 3000:
+            raise TooLarge("the double factorial of a large number")
+        return self.ctx.fac2(n)
+
+    def gamma(self, x: Any) -> Any:
+        if abs(x) > 50_000:
+            raise TooLarge("the factorial of a large number")
+        try:
+            return self.ctx.gamma(x)
+        except ValueError as error:
+            raise Unreadable("a factorial without a value") from error
+
+    # -- functions
+    def do_apply(self, node: Node) -> Any:
+        """Return a fixed but arbitrary value for an unknown function, the same for the same arguments."""
+        name, *arguments = node[1:]
+        shown = ",".join(str(_quantise(self.run(a))) for a in arguments)
+        return Fraction(500 + _unit_hash(f"{name}({shown})") % 100_003, 70_001)
+
+    def do_sum(self, node: Node) -> Any:
+        return self.running(node)
+
+    def do_prod(self, node: Node) -> Any:
+        return self.running(node)
+
+    def running(self, node: Node) -> Any:
+        kind, variable, low_node, high_node, body = node
+        low, high = self.run(low_node), self.run(high_node)
+        if symbols(low_node) | symbols(high_node):
+            # No end of the sum is known: it stands for a function of its bounds and of the body at a generic index.
+            inner = self.run(body)
+            shown = f"{kind}|{_quantise(low)}|{_quantise(high)}|{_quantise(inner)}"
+            return Fraction(500 + _unit_hash(shown) % 100_003, 70_001)
+        if not all(isinstance(v, Fraction) and v.denominator == 1 for v in (low, high)):
+            raise Unreadable("a sum whose bounds are no integers")
+        if high - low > MAX_TERMS:
+            raise TooLarge(f"a sum of more than {MAX_TERMS} terms")
+        outer = self.bound.get(variable)
+        total: Any = Fraction(int(kind == "prod"))
+        for index in range(int(low), int(high) + 1):
+            self.bound[variable] = Fraction(index)
+            term = self.run(body)
+            both = isinstance(total, Fraction) and isinstance(term, Fraction)
+            x, y = (total, term) if both else (number(total), number(term))
+            total = x + y if kind == "sum" else x * y
+        self.bound.pop(variable)
+        if outer is not None:
+            self.bound[variable] = outer
+        return total
+
+    def do_matrix(self, node: Node) -> Any:
+        raise Unreadable("a matrix inside an expression")
+
+    def do_call(self, node: Node) -> Any:
+        name, *parts = node[1:]
+        if name == "det":
+            return self.determinant(parts[0])
+        values = [self.run(part) for part in parts]
+        return _call(self, name, values)
+
+    def determinant(self, node: Node) -> Any:
+        if node[0] != "matrix" or len(node[1]) != len(node[1][0]) or len(node[1]) > 5:
+            raise Unreadable("a determinant of something that is no small square matrix")
+        return self.minor([[self.run(cell) for cell in row] for row in node[1]])
+
+    def minor(self, rows: list[list[Any]]) -> Any:
+        if len(rows) == 1:
+            return rows[0][0]
+        total: Any = Fraction(0)
+        for column, head in enumerate(rows[0]):
+            rest = [row[:column] + row[column + 1 :] for row in rows[1:]]
+            term = number(head) * number(self.minor(rest)) if not isinstance(head, Fraction) else head
+            if isinstance(head, Fraction):
+                below = self.minor(rest)
+                term = head * below if isinstance(below, Fraction) else number(head) * below
+            both = isinstance(total, Fraction) and isinstance(term, Fraction)
+            step = term if column % 2 == 0 else -term
+            total = total + step if both else number(total) + number(step)
+        return total
+
+
+def _rational_root(a: Fraction, q: int) -> Fraction | None:
+    top, bottom = _integer_root(a.numerator, q), _integer_root(a.denominator, q)
+    return Fraction(top, bottom) if top is not None and bottom is not None else None
+
+
+def _integer_root(n: int, q: int) -> int | None:
+    """Return the exact q-th root of ``n`` > 0, or None."""
+    guess = 1 << -(-n.bit_length() // q)
+    while True:  # Newton's steps from above
+        lower = ((q - 1) * guess + n // guess ** (q - 1)) // q
+        if lower >= guess:
+            return guess if guess**q == n else None
+        guess = lower
+
+
+def _call(work: _Evaluator, name: str, values: list[Any]) -> Any:
+    ctx = work.ctx
+    x = values[0]
+    if name in ("root", "sqrt", "cbrt"):
+        index = values[1] if name == "root" else Fraction(2 if name == "sqrt" else 3)
+        if not isinstance(index, Fraction) or index == 0:
+            raise Unreadable("a root without a number for its index")
+        return work.power(x, 1 / index)
+    if name in ("abs", "norm"):
+        return abs(x)
+    if name in ("floor", "ceil"):
+        if not isinstance(x, Fraction):
+            return Fraction(int(ctx.floor(x.real) if name == "floor" else ctx.ceil(x.real)))
+        return Fraction(x.numerator // x.denominator if name == "floor" else -(-x.numerator // x.denominator))
+    if name == "factorial":
+        return work.do_fact(("fact", ("num", x, 0), 1)) if isinstance(x, Fraction) else work.gamma(number(x) + 1)
+    if name in ("gcd", "lcm", "max", "min", "binom"):
+        return _of_several(work, name, values)
+    return _elementary(work, name, values)
+
+
+def _of_several(work: _Evaluator, name: str, values: list[Any]) -> Any:
+    from math import comb, gcd, lcm
+
+    whole = all(isinstance(v, Fraction) and v.denominator == 1 for v in values)
+    if name in ("gcd", "lcm"):
+        if not whole:
+            raise Unreadable(f"{name} of something that is no integer")
+        return Fraction((gcd if name == "gcd" else lcm)(*(int(v) for v in values)))
+    if name in ("max", "min"):
+        if not all(_real(v) for v in values):
+            raise Unreadable(f"{name} of something that is not real")
+        return (max if name == "max" else min)(values, key=number)
+    if len(values) != 2:
+        raise Unreadable("a binomial coefficient without two entries")
+    n, k = values
+    if whole and 0 <= k and 0 <= n <= 20_000:
+        return Fraction(comb(int(n), int(k)))
+    if abs(number(n)) > 10_000 or abs(number(k)) > 10_000:
+        raise TooLarge("a large binomial coefficient")
+    return work.ctx.binomial(number(n), number(k))
+
+
+_INVERSE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot"}
+_PLAIN = frozenset("sin cos tan cot sec csc sinh cosh tanh coth asin acos atan acot".split())
+
+
+def _elementary(work: _Evaluator, name: str, values: list[Any]) -> Any:
+    ctx = work.ctx
+    x = number(values[0])
+    if name in ("ln", "log", "lg", "logbase"):
+        return _logarithm(work, name, values)
+    if len(values) != 1:
+        raise Unreadable(f"{name} with {len(values)} arguments")
+    if name == "exp":
+        return work.power(+ctx.e, values[0])
+    name = _INVERSE.get(name, name)
+    if name not in _PLAIN:
+        raise Unreadable(f"the function {name} is not read here")
+    if abs(x) > 10**6:
+        raise TooLarge(f"{name} of a large number")
+    try:
+        return getattr(ctx, name)(x)
+    except (ZeroDivisionError, ValueError) as error:
+        raise Unreadable(f"{name} has no value there") from error
+
+
+def _logarithm(work: _Evaluator, name: str, values: list[Any]) -> Any:
+    """Return a logarithm; one without a base is to base ten."""
+    ctx = work.ctx
+    if len(values) != (2 if name == "logbase" else 1) or values[-1] == 0:
+        raise Unreadable("a logarithm without a value")
+    if values[-1] == 1:
+        return Fraction(0)
+    top = ctx.log(number(values[-1]))
+    if name == "ln":
+        return top
+    base = values[0] if name == "logbase" else Fraction(10)
+    bottom = ctx.log(number(base)) if base != 0 else 0
+    if not bottom:
+        raise Unreadable("a logarithm to a base without powers")
+    result = top / bottom
+    nearest = ctx.nint(result.real)  # log_2 8 is 3 exactly
+    if not result.imag and abs(nearest) < 10_000 and abs(result - nearest) < ctx.mpf(10) ** -50:
+        guess = int(nearest)
+        if isinstance(base, Fraction) and work.power(base, Fraction(guess)) == values[-1]:
+            return Fraction(guess)
+    return result

@@ -1,0 +1,365 @@
+"""Are two normal forms the same answer? True, False, or None where the forms alone cannot tell. Symmetric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from selfevolve.answers._forms import (
+    Cases,
+    Choice,
+    Form,
+    Group,
+    Invalid,
+    Matrix,
+    Missing,
+    Named,
+    Ratio,
+    Record,
+    Region,
+    Relation,
+    Scalar,
+    Text,
+)
+from selfevolve.answers._numeric import POINTS, Value, evaluate, number, same_value
+from selfevolve.answers._structure import as_region
+from selfevolve.answers._units import Unit
+
+MIN_ROUNDED = 10  # significant digits from which a decimal may stand for the value it rounds
+FLOAT_DIGITS = 15  # significant digits from which it is taken for a machine number
+HUGE_BITS = 100_000  # a huge power or factorial is larger than any number of fewer bits
+_TUPLES = ("()", "[]", "(]", "[)")
+_RANK: dict[type, int] = {
+    Missing: 0, Invalid: 1, Text: 2, Choice: 3, Named: 4, Record: 5, Relation: 6, Cases: 7, Region: 8, Ratio: 9,
+    Matrix: 10, Group: 11, Scalar: 12,
+}  # fmt: skip
+
+
+def same(a: Form, b: Form) -> bool | None:
+    """Return whether ``a`` and ``b`` are one answer; None where that is open."""
+    if _RANK[type(a)] > _RANK[type(b)]:
+        a, b = b, a
+    if isinstance(a, Missing):
+        return None
+    if a.key == b.key and not _delicate(a):
+        return True
+    if isinstance(a, Invalid):
+        return False
+    return _RULES[type(a)](a, b)
+
+
+def _delicate(form: Form) -> bool:
+    return "'delicate'" in repr(form.key) if not isinstance(form, Text) else False
+
+
+# -- words
+def _text(a: Text, b: Form) -> bool | None:
+    if isinstance(b, Text):
+        if a.why.startswith("longer") or b.why.startswith("longer"):
+            return None
+        return None if a.formula and b.formula else False
+    if a.why.startswith("longer"):
+        return None
+    if a.huge and isinstance(b, Scalar):
+        return False if _modest(b) else None
+    return None if a.formula else False
+
+
+def _modest(b: Scalar) -> bool:
+    if b.value.infinite:
+        return True
+    first = b.value.at[0]
+    if not b.value.constant or first is None:
+        return False
+    if isinstance(first, Fraction):
+        return first.numerator.bit_length() - first.denominator.bit_length() < HUGE_BITS
+    return bool(abs(number(first)) < 2**1000)
+
+
+def _choice(a: Choice, b: Form) -> bool | None:
+    if isinstance(b, Choice):
+        return a.letter == b.letter
+    return isinstance(b, Scalar) and b.key == ("scalar", _letter(a.letter).key, None, "", 0)
+
+
+def _letter(name: str) -> Value:
+    return evaluate(("const", "i") if name == "I" else ("sym", name))
+
+
+# -- names and relations
+def _named(a: Named, b: Form) -> bool | None:
+    if isinstance(b, Named):
+        if a.name == b.name:
+            return same(a.form, b.form)
+        if ("(" in a.name) != ("(" in b.name):
+            return same(a.plain, b.plain)  # y = 2x and f(x) = 2x
+        return False
+    if isinstance(b, Relation):
+        turned = _as_relation(a)
+        return False if turned is None else _relation(turned, b)
+    if isinstance(b, Record):
+        return False
+    return same(a.plain, b)
+
+
+def _as_relation(a: Named) -> Relation | None:
+    if not isinstance(a.plain, Scalar) or not a.name.replace("_", "").isalnum() or a.plain.value.infinite:
+        return None
+    left, right = evaluate(("sym", a.name)), a.plain.value
+    values = right.at * POINTS if right.constant else right.at
+    gaps: list[Any] = []
+    for x, y in zip(left.at, values, strict=True):
+        both = isinstance(x, Fraction) and isinstance(y, Fraction)
+        gaps.append(None if y is None else x - y if both else number(x) - number(y))
+    if not gaps[0]:
+        return None
+    exact = all(g is None or isinstance(g, Fraction) for g in gaps)
+    scaled = tuple(None if g is None else g / gaps[0] if exact else number(g) / number(gaps[0]) for g in gaps)
+    return Relation("=", Value(scaled, right.delicate))
+
+
+def _record(a: Record, b: Form) -> bool | None:
+    if isinstance(b, Record):
+        if set(a.names) != set(b.names):
+            return False
+        other = dict(zip(b.names, b.forms, strict=True))
+        return _all(same(f, other[n]) for n, f in zip(a.names, a.forms, strict=True))
+    if isinstance(b, Group) and b.kind in ("list", "()") and len(b.items) == len(a.forms):
+        by_name = [f for _, f in sorted(zip(a.names, a.forms, strict=True), key=lambda pair: pair[0])]
+        return _any((_in_order(a.forms, b.items), _in_order(by_name, b.items)))
+    return False
+
+
+def _relation(a: Relation, b: Form) -> bool | None:
+    if not isinstance(b, Relation) or a.sign != b.sign:
+        return False
+    return same_value(a.scaled, b.scaled)
+
+
+def _cases(a: Cases, b: Form) -> bool | None:
+    if not isinstance(b, Cases) or len(a.rows) != len(b.rows):
+        return False
+    return _matched(a.rows, b.rows, _in_order)
+
+
+# -- sets of numbers
+def _region(a: Region, b: Form) -> bool | None:
+    if isinstance(b, Region):
+        if a.variable and b.variable and a.variable != b.variable:
+            return False
+        other = b
+    else:
+        found = as_region(b)
+        if found is None:
+            return False
+        other = found
+    if len(a.pieces) != len(other.pieces):
+        return False
+    pairs = [(x, y) for p, q in zip(a.pieces, other.pieces, strict=True) for x, y in zip(p, q, strict=True)]
+    if any(x.closed != y.closed for x, y in pairs):
+        return False
+    return _all(same(Scalar(x.value), Scalar(y.value)) for x, y in pairs)
+
+
+def _ratio(a: Ratio, b: Form) -> bool | None:
+    if isinstance(b, Scalar):
+        if len(a.parts) != 2 or b.unit or b.mark or a.half:
+            return False
+        return _proportion(a.parts, (b.value, Value((Fraction(1),))))
+    if not isinstance(b, Ratio):
+        return False
+    if a.clock is not None and b.clock is not None:
+        if bool(a.half) != bool(b.half):
+            return (a.clock - b.clock) % 720 == 0
+        return a.clock == b.clock
+    if a.half or b.half or len(a.parts) != len(b.parts):
+        return False
+    return _proportion(a.parts, b.parts)
+
+
+def _proportion(a: Sequence[Value], b: Sequence[Value]) -> bool | None:
+    """Return whether a1 : a2 : ... equals b1 : b2 : ..., by products crosswise."""
+    products = []
+    for k in range(1, len(a)):
+        products.append(same_value(_times(a[0], b[k]), _times(a[k], b[0])))
+    return _all(products)
+
+
+def _times(a: Value, b: Value) -> Value:
+    if a.infinite or b.infinite:
+        return Value((None,))
+    size = max(len(a.at), len(b.at))
+    xs, ys = (a.at * size if a.constant else a.at)[:size], (b.at * size if b.constant else b.at)[:size]
+    out: list[Any] = []
+    for x, y in zip(xs, ys, strict=True):
+        both = isinstance(x, Fraction) and isinstance(y, Fraction)
+        out.append(None if x is None or y is None else x * y if both else number(x) * number(y))
+    return Value(tuple(out), a.delicate or b.delicate)
+
+
+# -- matrices and groups
+def _matrix(a: Matrix, b: Form) -> bool | None:
+    if isinstance(b, Matrix):
+        if len(a.rows) != len(b.rows) or len(a.rows[0]) != len(b.rows[0]):
+            return False
+        pairs = zip(a.rows, b.rows, strict=True)
+        return _all(same(Scalar(x), Scalar(y)) for r, s in pairs for x, y in zip(r, s, strict=True))
+    if isinstance(b, Group) and b.kind in ("()", "[]") and (len(a.rows) == 1 or len(a.rows[0]) == 1):
+        return _in_order([Scalar(v) for row in a.rows for v in row], b.items)
+    if isinstance(b, Scalar) and len(a.rows) == len(a.rows[0]) == 1:
+        return same(Scalar(a.rows[0][0]), b)
+    return False
+
+
+def _group(a: Group, b: Form) -> bool | None:
+    if not isinstance(b, Group):
+        return same(a.items[0], b) if len(a.items) == 1 and a.kind in ("set", "list") else False
+    loose = ("list", "set")
+    if a.kind in loose and b.kind in loose:
+        if a.ordered or b.ordered:
+            return _in_order(a.items, b.items)
+        if "set" in (a.kind, b.kind):
+            return _matched(_distinct(a.items), _distinct(b.items), same)
+        return _matched(a.items, b.items, same)
+    if a.kind in loose or b.kind in loose:
+        if "set" in (a.kind, b.kind) or not {a.kind, b.kind} & {"()", "[]"}:
+            return False
+        return _in_order(a.items, b.items)
+    if a.kind != b.kind and (len(a.items) == 2 or {a.kind, b.kind} != {"()", "[]"}):
+        return False
+    return _in_order(a.items, b.items)
+
+
+def _distinct(items: Sequence[Form]) -> list[Form]:
+    kept: list[Form] = []
+    for item in items:
+        if all(same(item, k) is not True for k in kept):
+            kept.append(item)
+    return kept
+
+
+def _in_order(a: Sequence[Form], b: Sequence[Form]) -> bool | None:
+    return _all(same(x, y) for x, y in zip(a, b, strict=True)) if len(a) == len(b) else False
+
+
+def _matched(a: Sequence[Any], b: Sequence[Any], equal: Callable[[Any, Any], bool | None]) -> bool | None:
+    """Return whether the members of ``a`` and ``b`` can be paired off; order does not matter."""
+    if len(a) != len(b):
+        return False
+    verdicts = [[equal(x, y) for y in b] for x in a]
+    if _pairing([[v is True for v in row] for row in verdicts]):
+        return True
+    return None if _pairing([[v is not False for v in row] for row in verdicts]) else False
+
+
+def _pairing(allowed: list[list[bool]]) -> bool:
+    """Return whether every row can take a column of its own (augmenting paths)."""
+    owner: dict[int, int] = {}
+
+    def place(row: int, seen: set[int]) -> bool:
+        for column, ok in enumerate(allowed[row]):
+            if ok and column not in seen:
+                seen.add(column)
+                if column not in owner or place(owner[column], seen):
+                    owner[column] = row
+                    return True
+        return False
+
+    return all(place(row, set()) for row in range(len(allowed)))
+
+
+def _all(verdicts: Any) -> bool | None:
+    result: bool | None = True
+    for verdict in verdicts:
+        if verdict is False:
+            return False
+        result = None if verdict is None else result
+    return result
+
+
+def _any(verdicts: Any) -> bool | None:
+    result: bool | None = False
+    for verdict in verdicts:
+        if verdict is True:
+            return True
+        result = None if verdict is None else result
+    return result
+
+
+# -- numbers, with their units
+def _scalar(a: Scalar, b: Form) -> bool | None:
+    assert isinstance(b, Scalar)
+    if a.mark or b.mark:
+        return _marked(a, b)
+    if a.unit and b.unit:
+        if a.unit[0] != b.unit[0]:
+            return False
+        return _close(_scaled(a, a.unit), _scaled(b, b.unit))
+    if a.unit or b.unit:
+        plain, measured = (b, a) if a.unit else (a, b)
+        if plain.perhaps is not None:
+            value, unit = plain.perhaps
+            return same(Scalar(value, unit, bare=value), measured)
+        return _close(plain, Scalar(measured.value, digits=measured.digits, places=measured.places))
+    verdict = _close(a, b)
+    if verdict is False and (a.perhaps is None) != (b.perhaps is None):
+        value = (a.perhaps or b.perhaps or (a.value, None))[0]
+        return _close(Scalar(value), b if a.perhaps else a)
+    return verdict
+
+
+def _scaled(a: Scalar, unit: Unit) -> Scalar:
+    factor = Value((unit[1],))
+    return a if unit[1] == 1 else Scalar(_times(a.value, factor))
+
+
+def _marked(a: Scalar, b: Scalar) -> bool | None:
+    """Compare where a percent or degree sign stands; without one on the other side its bare number will do too."""
+    if a.mark and b.mark:
+        return same_value(a.value, b.value) if a.mark == b.mark else False
+    marked, plain = (a, b) if a.mark else (b, a)
+    assert marked.bare is not None
+    if plain.unit:
+        return same_value(marked.value, plain.value) if (marked.mark, plain.unit[0]) == ("deg", "angle") else False
+    bare = Scalar(marked.bare, digits=marked.digits, places=marked.places)
+    return _any((_close(Scalar(marked.value), plain), _close(bare, plain)))
+
+
+def _close(a: Scalar, b: Scalar) -> bool | None:
+    """Return whether two values agree, exactly or as a long decimal that rounds the other."""
+    verdict = same_value(a.value, b.value)
+    if verdict is False and (_rounds(a, b) or _rounds(b, a)):
+        return True
+    return verdict
+
+
+def _rounds(short: Scalar, other: Scalar) -> bool:
+    """Return whether the decimal ``short`` is ``other`` rounded or cut at its last digit.
+
+    From `MIN_ROUNDED` digits on only, for a value that has no decimal as short as that; from `FLOAT_DIGITS` on an
+    error in the fifteenth digit is allowed, as machine numbers have it.
+    """
+    value = short.value.exact
+    if value is None or short.digits < MIN_ROUNDED or not other.value.constant or other.value.infinite or not value:
+        return False
+    target = number(other.value.at[0])
+    if target.imag or other.digits and other.digits < short.digits and short.digits < FLOAT_DIGITS:
+        return False
+    gap = abs(number(value) - target)
+    if short.digits >= FLOAT_DIGITS and gap < abs(target) * 10.0**-14:
+        return True
+    shift = 0  # the place of the last digit: value * 10^shift is a whole number
+    size = abs(value)
+    while size >= 10:
+        size, shift = size / 10, shift + 1
+    while size < 1:
+        size, shift = size * 10, shift - 1
+    last = number(Fraction(10) ** (shift - short.digits + 1))
+    return bool(gap <= last / 2 or (gap < last and abs(number(value)) < abs(target)))
+
+
+_RULES: dict[type, Callable[[Any, Any], bool | None]] = {
+    Text: _text, Choice: _choice, Named: _named, Record: _record, Relation: _relation, Cases: _cases, Region: _region,
+    Ratio: _ratio, Matrix: _matrix, Group: _group, Scalar: _scalar,
+}  # fmt: skip

@@ -1,0 +1,478 @@
+r"""A small recursive-descent parser for one mathematical expression in LaTeX or plain notation.
+
+Nodes are tuples, so they hash and compare: ``("num", Fraction, digits)``, ``("sym", name)``, ``("const", name)``,
+``("add", a, b, ...)``, ``("mul", a, b, ...)``, ``("div", a, b)``, ``("neg", a)``, ``("pow", a, b)``,
+``("pm", sign, a)``, ``("call", name, a, ...)``, ``("apply", name, a, ...)`` for a function known by its letter only,
+``("fact", a, marks)``, ``("pct", a)``, ``("deg", a)``, ``("sum" or "prod", variable, low, high, body)``,
+``("matrix", rows)``. Nothing here evaluates, and nothing in the text can run.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from selfevolve.answers._tokens import GREEK, Token, Unreadable
+from selfevolve.answers._units import is_known
+
+Node = tuple[Any, ...]
+MAX_DEPTH = 40  # nested groups; each costs a few frames of the interpreter's stack
+
+_ACCENTS = frozenset("vec bar hat tilde dot ddot overline overrightarrow underline widehat widetilde".split())
+_SYMBOL_COMMANDS = GREEK | frozenset("hbar ell Re Im angle triangle partial nabla odot circ prime square star".split())
+_APPLIED = frozenset("fghFGHT")
+_STOPPERS = frozenset(["+", "-", ",", ")", "]", "}", "=", "<", ">", "/", "*", "|", ";", ":", "&", "!", "%"])
+MATRIX_ENVIRONMENTS = frozenset("pmatrix bmatrix Bmatrix matrix vmatrix Vmatrix array smallmatrix".split())
+
+
+class Parser:
+    """Reads expressions off a token list; ``at`` is the next token."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.depth = 0
+        self.bars = 0
+
+    # -- the token list
+    @property
+    def now(self) -> Token:
+        return self.tokens[self.at]
+
+    def peek(self, offset: int = 1) -> Token:
+        return self.tokens[min(self.at + offset, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        token = self.tokens[self.at]
+        self.at += 1
+        return token
+
+    def is_op(self, value: str) -> bool:
+        return self.now.kind == "op" and self.now.value == value
+
+    def is_cmd(self, *values: str) -> bool:
+        return self.now.kind == "cmd" and self.now.value in values
+
+    def expect(self, value: str) -> None:
+        if not (self.now.kind in ("op", "cmd") and self.now.value == value):
+            raise Unreadable(f"expected {value!r}, found {self.now.value!r}")
+        self.at += 1
+
+    # -- sums and products
+    def expression(self) -> Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable(f"more than {MAX_DEPTH} nested groups")
+        terms: list[Node] = []
+        sign: tuple[str, ...] = ()
+        while True:
+            while True:  # any run of leading signs
+                if self.is_op("+"):
+                    self.at += 1
+                elif self.is_op("-"):
+                    self.at += 1
+                    sign = () if sign == ("neg",) else ("neg",) if not sign else (*sign, "neg")
+                elif self.is_cmd("pm", "mp"):
+                    sign = (*sign, self.take().value)
+                else:
+                    break
+            term = self.product()
+            for mark in reversed(sign):
+                term = ("neg", term) if mark == "neg" else ("pm", 1 if mark == "pm" else -1, term)
+            terms.append(term)
+            sign = ()
+            if not (self.is_op("+") or self.is_op("-") or self.is_cmd("pm", "mp")):
+                break
+        self.depth -= 1
+        return terms[0] if len(terms) == 1 else ("add", *terms)
+
+    def product(self, in_function: bool = False) -> Node:
+        """Read factors up to the next sum sign; in the bare argument of a function a bracket or function ends it."""
+        left = self.power()
+        bare_number = left[0] == "num"
+        while True:
+            if not in_function and (self.is_op("*") or self.is_cmd("times", "cdot", "ast")):
+                self.at += 1
+                right = self.signed_power()
+                left, bare_number = ("mul", left, right), right[0] == "num"
+            elif not in_function and (self.is_op("/") or self.is_cmd("div")):
+                self.at += 1
+                left, bare_number = ("div", left, self.signed_power()), False
+            elif self.starts_factor(in_function):
+                if self.now.kind == "num" and bare_number:
+                    raise Unreadable("two numbers stand side by side")
+                right = self.power()
+                left, bare_number = ("mul", left, right), right[0] == "num"
+            else:
+                return left
+
+    def signed_power(self) -> Node:
+        if self.is_op("-"):
+            self.at += 1
+            return ("neg", self.power())
+        if self.is_op("+"):
+            self.at += 1
+        return self.power()
+
+    def starts_factor(self, in_function: bool) -> bool:
+        kind, value = self.now.kind, self.now.value
+        if kind in ("num", "let"):
+            return True
+        if kind == "run":
+            return not self.run_is_unit()
+        if kind == "func":
+            return not in_function
+        if kind == "op":
+            if value == "|":
+                return not in_function and self.bars == 0 and self.closing_bar()
+            return value in "({" and not (in_function and value == "(")
+        if kind != "cmd":
+            return False
+        if in_function and value in ("sum", "prod", "sqrt", "lfloor", "lceil"):
+            return value == "sqrt"
+        return value in _SYMBOL_COMMANDS or value in _ACCENTS or value in _ATOM_COMMANDS
+
+    def run_is_unit(self) -> bool:
+        """True when a run such as ``cm`` ends the item after a number, so that it names a unit."""
+        after = self.peek()
+        if after.kind == "op" and after.value == "^":
+            after = self.peek(3)
+        ends = after.kind in ("end", "word") or (after.kind == "op" and after.value in "/,;}")
+        return self.at > 0 and ends and is_known(self.now.value)
+
+    def closing_bar(self) -> bool:
+        return any(t.kind == "op" and t.value == "|" for t in self.tokens[self.at + 1 :])
+
+    # -- powers and marks behind a factor
+    def power(self) -> Node:
+        base = self.postfix(self.atom())
+        if self.is_op("^"):
+            self.at += 1
+            if self.is_cmd("circ") or (self.is_op("{") and self.peek().value == "circ" and self.peek(2).value == "}"):
+                self.at += 3 if self.is_op("{") else 1
+                return self.postfix(("deg", base))
+            exponent = self.exponent()
+            if exponent == ("sym", "prime"):
+                return self.postfix((base[0], f"{base[1]}'", *base[2:]) if base[0] == "sym" else base)
+            return self.postfix(("pow", base, exponent))
+        return base
+
+    def exponent(self) -> Node:
+        if self.is_op("{"):
+            return self.group("{", "}")
+        if self.is_op("-"):
+            self.at += 1
+            return ("neg", self.exponent())
+        base = self.atom()
+        if self.is_op("^"):
+            self.at += 1
+            return ("pow", base, self.exponent())
+        return base
+
+    def postfix(self, node: Node) -> Node:
+        while True:
+            if self.is_op("!"):
+                marks = 0
+                while self.is_op("!"):
+                    self.at += 1
+                    marks += 1
+                node = ("fact", node, marks)
+            elif self.is_op("%"):
+                self.at += 1
+                node = ("pct", node)
+            elif self.is_op("'") and node[0] == "sym":
+                self.at += 1
+                node = ("sym", node[1] + "'")
+            elif self.is_cmd("circ", "degree"):
+                self.at += 1
+                node = ("deg", node)
+            else:
+                return node
+
+    # -- atoms
+    def group(self, opening: str, closing: str) -> Node:
+        self.expect(opening)
+        node = self.expression()
+        if self.is_cmd("choose"):
+            self.at += 1
+            node = ("call", "binom", node, self.expression())
+        self.expect(closing)
+        return node
+
+    def argument(self) -> Node:
+        """Return a command's argument: a group, or one digit or letter as TeX reads it."""
+        if self.is_op("{"):
+            return self.group("{", "}")
+        token = self.now
+        if token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
+            rest = token.value[1:]
+            self.tokens[self.at] = Token("num", rest, False, Fraction(int(rest)))
+            return ("num", Fraction(int(token.value[0])), 0)
+        return self.atom()
+
+    def atom(self) -> Node:
+        token = self.take()
+        if token.kind == "num":
+            return self.number(token)
+        if token.kind == "let":
+            return self.letter(token)
+        if token.kind == "run":
+            parts = [self.letter(Token("let", c, False), whole=False) for c in token.value[:-1]]
+            return ("mul", *parts, self.letter(Token("let", token.value[-1], False)))
+        if token.kind == "func":
+            return self.function(token.value)
+        if token.kind == "op":
+            return self.bracket(token.value)
+        if token.kind == "cmd":
+            return self.command(token.value)
+        raise Unreadable(f"{token.value or 'the end'!r} is not part of a formula")
+
+    def number(self, token: Token) -> Node:
+        assert token.number is not None
+        if self.is_op("_"):
+            return self.in_base(token.value)
+        whole = token.value.isdigit()
+        if whole and self.is_cmd("frac"):
+            ahead = Parser(list(self.tokens))
+            ahead.at, ahead.depth = self.at, self.depth
+            part = ahead.atom()
+            if _proper(part):
+                self.at, self.tokens = ahead.at, ahead.tokens
+                return ("add", ("num", token.number, 0), part)
+        one, two, three = self.now, self.peek(), self.peek(2)
+        if whole and one.kind == "num" and one.spaced and two.value == "/" and three.kind == "num":
+            if not (one.value.isdigit() and three.value.isdigit() and int(one.value[:9]) < int(three.value[:9])):
+                raise Unreadable("two numbers stand side by side")
+            self.at += 3
+            return ("add", ("num", token.number, 0), ("div", ("num", one.number, 0), ("num", three.number, 0)))
+        return ("num", token.number, token.digits)
+
+    def in_base(self, digits: str) -> Node:
+        """Return the value of digits with a base behind them: ``204_5``."""
+        self.expect("_")
+        base = self.argument()
+        if base[0] != "num" or not 2 <= base[1] <= 36 or base[1].denominator != 1 or len(digits) > 2000:
+            raise Unreadable("a number with a subscript that is no base")
+        try:
+            return ("num", Fraction(int(digits, int(base[1]))), 0)
+        except ValueError as error:
+            raise Unreadable(f"{digits} has digits outside base {base[1]}") from error
+
+    def letter(self, token: Token, whole: bool = True) -> Node:
+        name = token.value
+        if whole and self.is_op("_"):
+            return self.subscripted(name)
+        if name == "e":
+            return ("const", "e")
+        if name in ("i", "I") and not (whole and self.is_op("(")):
+            return ("const", "i")
+        while whole and self.is_op("'"):
+            self.at += 1
+            name += "'"
+        if whole and name[0] in _APPLIED and self.is_op("("):
+            return ("apply", name, *self.arguments())
+        return ("sym", name)
+
+    def subscripted(self, name: str) -> Node:
+        """Return ``x_1`` as one symbol, and ``F_{n-1}`` as F applied to n - 1."""
+        self.expect("_")
+        if self.is_op("{"):
+            start = self.at
+            depth = 0
+            while True:
+                token = self.take()
+                if token.kind == "end":
+                    raise Unreadable("a brace is never closed")
+                depth += (token.value == "{") - (token.value == "}") if token.kind == "op" else 0
+                if depth == 0:
+                    break
+            inner = self.tokens[start + 1 : self.at - 1]
+            if any(t.kind == "op" and t.value in "+-*/" for t in inner) and inner[0].value not in "+-":
+                return ("apply", name, Parser([*inner, Token("end", "", False)]).expression())
+            index = "".join(t.value for t in inner)
+        else:
+            index = self.take().value
+        return ("sym", f"{name}_{index}")
+
+    def arguments(self) -> list[Node]:
+        self.expect("(")
+        found = [self.expression()]
+        while self.is_op(","):
+            self.at += 1
+            found.append(self.expression())
+        self.expect(")")
+        return found
+
+    def bracket(self, value: str) -> Node:
+        if value in "({[":
+            node = self.expression()
+            self.expect({"(": ")", "{": "}", "[": "]"}[value])
+            return node
+        if value == "|":
+            self.bars += 1
+            node = self.expression()
+            self.expect("|")
+            self.bars -= 1
+            return ("call", "abs", node)
+        if value in "+-":
+            node = self.power()
+            return ("neg", node) if value == "-" else node
+        raise Unreadable(f"{value!r} cannot begin a term")
+
+    def function(self, name: str) -> Node:
+        power: Node | None = None
+        base: list[Node] = []
+        while self.is_op("^") or self.is_op("_"):
+            if self.take().value == "^":
+                power = self.exponent()
+            else:
+                base = [self.argument()]
+        if self.is_op("("):
+            arguments = self.arguments()
+        elif self.is_op("["):
+            self.at += 1
+            arguments = [self.expression()]
+            self.expect("]")
+        elif self.is_op("{"):
+            arguments = [self.group("{", "}")]
+        else:
+            arguments = [self.product(in_function=True)]
+        if power == ("neg", ("num", Fraction(1), 0)) and name in ("sin", "cos", "tan"):
+            return ("call", "arc" + name, *arguments)
+        node: Node = ("call", name, *base, *arguments) if not base else ("call", "logbase", *base, *arguments)
+        return node if power is None else ("pow", node, power)
+
+    def command(self, name: str) -> Node:
+        handler = _ATOM_COMMANDS.get(name)
+        if handler is not None:
+            return handler(self)
+        if name in _ACCENTS:
+            inner = self.argument()
+            label = "".join(str(part) for part in _flatten(inner))
+            return ("sym", f"{name}:{label}")
+        if name in _SYMBOL_COMMANDS:
+            plain = {"varepsilon": "epsilon", "varphi": "phi", "vartheta": "theta"}.get(name, name)
+            if plain in ("angle", "triangle"):
+                return ("mul", ("sym", plain), self.product(in_function=True))
+            if self.is_op("_"):
+                return self.subscripted(plain)
+            if plain == "Delta" and self.now.kind == "let":
+                return ("sym", "Delta" + self.take().value)
+            return ("sym", plain)
+        raise Unreadable(f"the command \\{name} is not read here")
+
+    def fraction(self) -> Node:
+        return ("div", self.argument(), self.argument())
+
+    def root(self) -> Node:
+        index: Node = ("num", Fraction(2), 0)
+        if self.is_op("["):
+            index = self.group("[", "]")
+        if self.is_op("{") or self.is_op("("):
+            inside = self.atom()
+        else:
+            inside = self.atom()  # an undelimited root covers the whole number: \sqrt10 is the root of ten
+        return ("call", "root", inside, index)
+
+    def binomial(self) -> Node:
+        return ("call", "binom", self.argument(), self.argument())
+
+    def between(self, name: str, closing: str) -> Node:
+        node = self.expression()
+        self.expect(closing)
+        return ("call", name, node)
+
+    def running(self, kind: str) -> Node:
+        """Return a sum or product over an integer variable with both bounds given."""
+        low: Node | None = None
+        high: Node | None = None
+        variable = ""
+        while self.is_op("_") or self.is_op("^"):
+            if self.take().value == "^":
+                high = self.argument()
+            else:
+                self.expect("{")
+                variable = self.take().value
+                self.expect("=")
+                low = self.expression()
+                self.expect("}")
+        if low is None or high is None:
+            raise Unreadable("a sum or product without both bounds")
+        return (kind, variable, low, high, self.product())
+
+    def environment(self) -> Node:
+        name, rows = self.environment_rows()
+        if name not in MATRIX_ENVIRONMENTS or len({len(r) for r in rows}) != 1:
+            raise Unreadable(f"the environment {name} is not a matrix")
+        parsed = tuple(tuple(parse_whole(cell) for cell in row) for row in rows)
+        return ("call", "det", ("matrix", parsed)) if name == "vmatrix" else ("matrix", parsed)
+
+    def environment_rows(self) -> tuple[str, list[list[list[Token]]]]:
+        r"""Return the name and the cells, each a token list, of ``{name} a & b \\ c & d \end{name}``."""
+        name = self.braced_name()
+        if name == "array" and self.is_op("{"):
+            self.braced_name()
+        rows: list[list[list[Token]]] = [[[]]]
+        depth = 0
+        while True:
+            token = self.take()
+            if token.kind == "end":
+                raise Unreadable(f"the environment {name} never ends")
+            if token.kind == "cmd" and token.value == "end" and depth == 0:
+                self.braced_name()
+                break
+            depth += (token.value == "begin") - (token.value == "end") if token.kind == "cmd" else 0
+            if depth == 0 and token.kind == "cmd" and token.value == "\\":
+                rows.append([[]])
+            elif depth == 0 and token.kind == "op" and token.value == "&":
+                rows[-1].append([])
+            else:
+                rows[-1][-1].append(token)
+        return name, [row for row in rows if any(row)]
+
+    def braced_name(self) -> str:
+        self.expect("{")
+        name = ""
+        while not self.is_op("}"):
+            if self.now.kind == "end":
+                raise Unreadable("a brace is never closed")
+            name += self.take().value
+        self.at += 1
+        return name
+
+
+def _proper(node: Node) -> bool:
+    if node[0] != "div" or node[1][0] != "num" or node[2][0] != "num":
+        return False
+    return bool(0 < node[1][1] < node[2][1] and node[1][1].denominator == 1 and node[2][1].denominator == 1)
+
+
+def _flatten(node: Node) -> list[Any]:
+    return [leaf for part in node[1:] for leaf in (_flatten(part) if isinstance(part, tuple) else [part])]
+
+
+_ATOM_COMMANDS: dict[str, Any] = {
+    "frac": Parser.fraction,
+    "sqrt": Parser.root,
+    "binom": Parser.binomial,
+    "dbinom": Parser.binomial,
+    "tbinom": Parser.binomial,
+    "pi": lambda p: ("const", "pi"),
+    "infty": lambda p: ("const", "infty"),
+    "lfloor": lambda p: p.between("floor", "rfloor"),
+    "lceil": lambda p: p.between("ceil", "rceil"),
+    "lvert": lambda p: p.between("abs", "rvert"),
+    "|": lambda p: p.between("norm", "|"),
+    "sum": lambda p: p.running("sum"),
+    "prod": lambda p: p.running("prod"),
+    "begin": Parser.environment,
+}
+
+
+def parse_whole(tokens: list[Token]) -> Node:
+    """Return the one expression that all of ``tokens`` make up; `Unreadable` where they do not."""
+    parser = Parser([*tokens, Token("end", "", False)])
+    node = parser.expression()
+    if parser.now.kind != "end":
+        raise Unreadable(f"{parser.now.value!r} is left over")
+    return node

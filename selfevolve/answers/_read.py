@@ -1,0 +1,137 @@
+"""From an answer's text to its normal form."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+
+from selfevolve.answers import _prose
+from selfevolve.answers._clean import MAX_LENGTH, clean
+from selfevolve.answers._forms import Choice, Form, Group, Invalid, Missing, Record, Scalar, Text
+from selfevolve.answers._numeric import Value
+from selfevolve.answers._structure import Reader
+from selfevolve.answers._tokens import TooLarge, Unreadable, _decimal, tokenise
+
+_MISSING = frozenset(["", "none", "null", "n/a", "nil"])
+_PLAIN_NUMBER = re.compile(r"[+-]?(?:\d{1,15}|\d{1,12}\.\d{1,15})")
+_WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mbox|mathbf|textrm)\s*\{([^{}]*)\}")
+_CHOICE = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
+_NUMBER_WORDS = dict(zip("zero one two three four five six seven eight nine ten eleven twelve".split(), range(13), strict=True))
+_SAME_WORDS = {"no solutions": "no solution", "none exist": "no solution", "there is no solution": "no solution",
+               "does not exist": "dne", "infinite": "infinity", "all reals": "all real numbers",
+               "undefined": "undefined", "not defined": "undefined"}  # fmt: skip
+
+
+def form_of(answer: str | None) -> Form:
+    """Return the normal form of ``answer``: never raises, never runs anything that stands in it."""
+    if answer is None:
+        return Missing()
+    if len(answer) > MAX_LENGTH:
+        return Text("", answer.strip(), why=f"longer than {MAX_LENGTH} characters")
+    return _form(answer)
+
+
+@lru_cache(maxsize=20_000)
+def _form(answer: str) -> Form:
+    text = answer.strip()
+    if _PLAIN_NUMBER.fullmatch(text):
+        return _plain(text)
+    try:
+        return _read(text)
+    except RecursionError:
+        return Text("", text, why="nested too deeply")
+    except (Unreadable, ArithmeticError, ValueError, IndexError, AssertionError) as error:
+        cleaned = clean(text)
+        return Text("", cleaned, formula=True, why=str(error) or type(error).__name__, huge=_is_huge(error, cleaned))
+
+
+def _is_huge(error: Exception, text: str) -> bool:
+    """Return True where only sums, products, powers and factorials of whole numbers above one are too large.
+
+    Each of these is at least as large as its largest part, so the whole is as large as the part that was refused.
+    """
+    numbers = re.findall(r"\d+", text)
+    only = re.fullmatch(r"(?:[\d\s^*+!(){}]|\\cdot|\\times)+", text) is not None
+    return isinstance(error, TooLarge) and only and all(n.lstrip("0") not in ("", "1") for n in numbers)
+
+
+def _plain(text: str) -> Form:
+    value, places = _decimal(text.lstrip("+-"))
+    digits = len(text.lstrip("+-0.").replace(".", "")) if places else 0
+    return Scalar(Value((-value if text[0] == "-" else value,)), digits=digits, places=places)
+
+
+def _read(answer: str) -> Form:
+    text = clean(_prose.unbox(answer))
+    bare = re.sub(r"\s+", " ", _WRAPPER.sub(r" \1 ", text)).strip().strip("\"'`*").strip(" .")
+    lower = bare.lower()
+    if lower in _MISSING:
+        return Missing()
+    if lower == "invalid":
+        return Invalid()
+    words = _words(text, bare)
+    if words is not None:
+        return words
+    if text.startswith("{") and text.endswith("}") and '"' in text:
+        return _from_json(text)
+    choice = _CHOICE.fullmatch(bare)
+    if choice and re.match(r"[A-Za-z]|\d", choice.group(3)):
+        return Choice(choice.group(1) or choice.group(2), choice.group(3))
+    try:
+        return Reader.read(text)
+    except TooLarge:
+        raise
+    except Unreadable as error:
+        tail = _prose.value_in(text)
+        if tail is not None:
+            try:
+                return Reader.read(tail)
+            except Unreadable:
+                pass
+        return Text(_folded(bare), text, formula=_looks_like_formula(text), why=str(error))
+
+
+def _words(text: str, bare: str) -> Form | None:
+    """Return the form of an answer made of words only; None where it may be mathematics."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z ,.'’\-]*", bare):
+        return None
+    lower = _SAME_WORDS.get(bare.lower(), bare.lower())
+    if lower in _NUMBER_WORDS:
+        return _plain(str(_NUMBER_WORDS[lower]))
+    if lower in ("all real numbers", "all real", "infinity", "empty set", "no solution"):
+        source = {"infinity": r"\infty", "empty set": r"\emptyset", "no solution": r"\emptyset"}
+        return Reader.read(source.get(lower, r"\mathbb{R}"))
+    wrapped = _WRAPPER.fullmatch(text) is not None
+    if len(bare) == 1 or (not wrapped and not _is_prose(bare)):
+        return None
+    if _prose.value_in(text) is not None:
+        return None
+    return Text(_folded(lower), text)
+
+
+def _is_prose(bare: str) -> bool:
+    """Return True where some run of letters can only be a word."""
+    tokens = tokenise(re.sub(r"[’\-]", " ", bare))
+    return any(t.kind == "word" or (t.kind == "run" and len(t.value) > 2 and t.value.isalpha()) for t in tokens)
+
+
+def _folded(words: str) -> str:
+    return re.sub(r"[\s\-]+", " ", re.sub(r"[\"'`.,;:!?]", "", words.casefold())).strip()
+
+
+def _looks_like_formula(text: str) -> bool:
+    return bool(re.search(r"[\d\\=^+*/<>]", text))
+
+
+def _from_json(text: str) -> Form:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise Unreadable("braces with quotes that are no JSON") from error
+    if not isinstance(found, dict) or not found:
+        raise Unreadable("JSON that is no object")
+    forms = tuple(form_of(v if isinstance(v, str) else json.dumps(v)) for v in found.values())
+    if len(forms) == 1:
+        return forms[0]
+    return Record(tuple(str(k) for k in found), forms) if len(set(found)) == len(forms) else Group("list", forms)

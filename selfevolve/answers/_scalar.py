@@ -1,0 +1,183 @@
+"""One number or expression with what may stand around it: money signs, percent, degrees, units, a ratio, a time."""
+
+from __future__ import annotations
+
+import re
+
+from selfevolve.answers._forms import Form, Ratio, Scalar
+from selfevolve.answers._numeric import Value, evaluate, has_pm, infinity
+from selfevolve.answers._parser import Node, Parser, parse_whole
+from selfevolve.answers._tokens import Token, Unreadable
+from selfevolve.answers._units import SINGLE_LETTERS, Unit, read_unit
+
+_END = Token("end", "", False)
+_MONEY = {"usd": "usd", "eur": "eur", "gbp": "gbp", "yen": "yen", "inr": "inr"}
+_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_PERCENT = frozenset(["percent", "pct", "percents"])
+_DEGREE = frozenset(["degree", "degrees", "deg"])
+_NO_UNITS = frozenset(["if", "for", "where", "when", "with", "is", "are", "otherwise", "or", "and", "not", "mod", "of", "as"])
+
+
+def read(tokens: list[Token]) -> Form | tuple[Node, Node]:
+    """Return the scalar, or twice the same node where a plus-or-minus sign makes it two values."""
+    money, tokens = _money(tokens)
+    if not tokens:
+        raise Unreadable("a sign without a number")
+    colons = [k for k, t in enumerate(tokens) if t.kind == "op" and t.value == ":"]
+    if colons and not money:
+        return _ratio(tokens)
+    infinite = _infinite(tokens)
+    if infinite is not None:
+        return infinite
+    parser = Parser([*tokens, _END])
+    node = parser.expression()
+    rest = tokens[parser.at :] if parser.now.kind != "end" else []
+    scale = 0
+    while rest and rest[0].kind in ("word", "text") and rest[0].value.lower() in _SCALES:
+        scale += _SCALES[rest[0].value.lower()]
+        rest = rest[1:]
+    if scale:
+        from fractions import Fraction
+
+        node = ("mul", node, ("num", Fraction(10**scale), 0))
+    if node[0] == "matrix" or (has_pm(node) and not rest):
+        return node, node
+    if rest and rest[0].kind == "num":
+        raise Unreadable("two numbers stand side by side")
+    return _with_unit(node, rest, money, tokens)
+
+
+def from_node(node: Node, sign: int) -> Scalar:
+    """Return the scalar that ``node`` is with every plus-or-minus read as ``sign``."""
+    return Scalar(evaluate(node, sign))
+
+
+def _money(tokens: list[Token]) -> tuple[str, list[Token]]:
+    """Return the currency that a money sign names, and the tokens without the sign."""
+    for at in (0, 1, len(tokens) - 1):
+        if at < len(tokens) and tokens[at].kind == "cmd" and tokens[at].value in _MONEY:
+            if at == 1 and tokens[0].value not in "+-":
+                continue
+            return _MONEY[tokens[at].value], tokens[:at] + tokens[at + 1 :]
+    return "", tokens
+
+
+def _infinite(tokens: list[Token]) -> Scalar | None:
+    signs = [t.value for t in tokens[:-1]]
+    if tokens[-1].kind == "cmd" and tokens[-1].value == "infty" and signs in ([], ["+"], ["-"]):
+        return Scalar(infinity(-1 if signs == ["-"] else 1))
+    return None
+
+
+def _with_unit(node: Node, rest: list[Token], money: str, tokens: list[Token]) -> Scalar:
+    words = [t.value.lower() for t in rest]
+    if node[0] == "pct" or (rest and words[0] in _PERCENT and len(rest) == 1):
+        inner = node[1] if node[0] == "pct" else node
+        return _marked("pct", "%", inner)
+    if node[0] == "deg" or (rest and words[0] in _DEGREE and len(rest) == 1):
+        if rest and node[0] == "deg":  # 20 °C
+            return _measured(node[1], [Token("word", "degree", True), *rest])
+        return _marked("deg", "deg", node[1] if node[0] == "deg" else node)
+    if money:
+        from fractions import Fraction
+
+        decimal = _decimal(node)
+        value = evaluate(node)
+        if rest and words != ["usd"] and read_unit(" ".join(words)) != (money, Fraction(1)):
+            raise Unreadable("words behind an amount of money")
+        return Scalar(value, (money, Fraction(1)), bare=value, digits=decimal[0], places=decimal[1])
+    if rest:
+        return _measured(node, rest)
+    digits, places = _decimal(node)
+    return Scalar(evaluate(node), digits=digits, places=places, perhaps=_perhaps(tokens))
+
+
+def _marked(kind: str, mark: str, inner: Node) -> Scalar:
+    digits, places = _decimal(inner)
+    return Scalar(evaluate((kind, inner)), None, mark, evaluate(inner), digits, places)
+
+
+def _measured(node: Node, rest: list[Token]) -> Scalar:
+    text = _unit_text(rest)
+    value = evaluate(node)
+    digits, places = _decimal(node)
+    return Scalar(value, read_unit(text), bare=value, digits=digits, places=places)
+
+
+def _unit_text(rest: list[Token]) -> str:
+    text = ""
+    for token in rest:
+        ok = token.kind in ("word", "text", "run", "let") or (token.kind == "op" and token.value in "/^{}.-()*")
+        ok = ok or token.kind == "num" or (token.kind == "cmd" and token.value in ("cdot", "usd", "Omega", "circ", "mu"))
+        if not ok or (token.kind in ("word", "text") and token.value.lower().split(" ")[0] in _NO_UNITS):
+            raise Unreadable(f"{token.value!r} stands behind the number")
+        text += (" " if token.spaced else "") + token.value
+    if len(re.findall(r"[A-Za-z]+", text)) > 4:
+        raise Unreadable("a sentence stands behind the number")
+    return text
+
+
+def _decimal(node: Node) -> tuple[int, int]:
+    """Return significant digits and places of a number that was written as a decimal; zeros where it was not."""
+    while node[0] == "neg":
+        node = node[1]
+    if node[0] == "mul" and len(node) == 3 and node[2][0] == "pow" and node[1][0] == "num":
+        node = node[1]  # 2.5 \times 10^{-3}
+        return (_significant(node), -1) if node[2] else (0, 0)
+    if node[0] != "num" or not node[2]:
+        return 0, 0
+    return _significant(node), node[2]
+
+
+def _significant(node: Node) -> int:
+    scaled = abs(node[1]) * 10 ** node[2] if node[2] > 0 else abs(node[1]) / 10 ** -node[2]
+    return len(str(scaled.numerator)) if scaled < 10**300 else 0
+
+
+def _perhaps(tokens: list[Token]) -> tuple[Value, Unit] | None:
+    """Return the reading of ``5 m`` as five metres, beside five times m."""
+    end = len(tokens)
+    if end > 3 and tokens[-2].value == "^" and tokens[-1].kind == "num":
+        end -= 2
+    letter = tokens[end - 1]
+    if end < 2 or letter.kind != "let" or letter.value not in SINGLE_LETTERS or tokens[end - 2].kind not in ("num", "op"):
+        return None
+    try:
+        value = evaluate(parse_whole(tokens[: end - 1]))
+    except Unreadable:
+        return None
+    unit = read_unit("".join(t.value for t in tokens[end - 1 :]))
+    return (value, unit) if value.constant and unit else None
+
+
+def _ratio(tokens: list[Token]) -> Ratio:
+    half = ""
+    tail = "".join(t.value.lower() for t in tokens if t.kind in ("word", "text", "run", "let")).replace(".", "")
+    marks = [k for k, t in enumerate(tokens) if t.kind in ("word", "text", "run", "let")]
+    if tail in ("am", "pm"):
+        half = tail
+        tokens = tokens[: marks[0]]
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token.value in "({[") - (token.value in ")}]") if token.kind == "op" else 0
+        if depth == 0 and token.kind == "op" and token.value == ":":
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    if not all(parts):
+        raise Unreadable("a ratio with an empty side")
+    clock = _clock(parts, half)
+    if half and clock is None:
+        raise Unreadable("no time of day")
+    return Ratio(tuple(evaluate(parse_whole(p)) for p in parts), clock, half)
+
+
+def _clock(parts: list[list[Token]], half: str) -> int | None:
+    if len(parts) != 2 or any(len(p) != 1 or p[0].kind != "num" for p in parts):
+        return None
+    hours, minutes = parts[0][0].value, parts[1][0].value
+    if not (hours.isdigit() and re.fullmatch(r"[0-5]\d", minutes) and int(hours) <= (12 if half else 24)):
+        return None
+    base = int(hours) % 12 + (12 if half == "pm" else 0) if half else int(hours)
+    return base * 60 + int(minutes)

@@ -1,0 +1,477 @@
+"""The outer structure of an answer: lists, sets, points, intervals, relations, units; expressions go to the parser."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from selfevolve.answers import _scalar
+from selfevolve.answers._forms import (
+    Cases,
+    Choice,
+    End,
+    Form,
+    Group,
+    Matrix,
+    Named,
+    Record,
+    Region,
+    Relation,
+    Scalar,
+    Text,
+    complement,
+    interval,
+    intersection,
+    union,
+)
+from selfevolve.answers._numeric import Value, evaluate, has_pm, infinity, number, symbols
+from selfevolve.answers._parser import GREEK, MATRIX_ENVIRONMENTS, Node, Parser, parse_whole
+from selfevolve.answers._tokens import Token, Unreadable, tokenise
+
+_OPEN = {"(": ")", "[": "]", "{": "}"}
+_RELATIONS = {"=": "=", "<": "<", ">": ">", "le": "<=", "ge": ">=", "ne": "!=", "approx": "~", "in": "in", "equiv": "="}
+_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_END = Token("end", "", False)
+_NAME_COMMANDS = GREEK | {"frac", "angle", "triangle", "overline", "vec", "odot", "hbar", "prime", "circ", "max", "min"}
+
+
+def is_open(token: Token) -> bool:
+    """Return True for any opening bracket."""
+    return (token.kind == "op" and token.value in "([{") or (token.kind == "cmd" and token.value in ("{", "langle"))
+
+
+def is_close(token: Token) -> bool:
+    """Return True for any closing bracket."""
+    return (token.kind == "op" and token.value in ")]}") or (token.kind == "cmd" and token.value in ("}", "rangle"))
+
+
+def depths(tokens: list[Token]) -> list[int]:
+    """Return how deep each token lies; brackets and environments count, a bracket itself lies outside."""
+    out: list[int] = []
+    depth = 0
+    for token in tokens:
+        if is_close(token) or (token.kind == "cmd" and token.value in ("end", "rfloor", "rceil")):
+            depth -= 1
+        out.append(depth)
+        if is_open(token) or (token.kind == "cmd" and token.value in ("begin", "lfloor", "lceil")):
+            depth += 1
+    if depth or min(out, default=0) < 0:
+        raise Unreadable("the brackets do not balance")
+    return out
+
+
+def split(tokens: list[Token], wanted: object) -> tuple[list[list[Token]], list[str]]:
+    """Return the parts between the top-level tokens for which ``wanted`` gives a name, and those names."""
+    parts: list[list[Token]] = [[]]
+    names: list[str] = []
+    for token, depth in zip(tokens, depths(tokens), strict=True):
+        name = wanted(token) if depth == 0 else None  # type: ignore[operator]
+        if name:
+            parts.append([])
+            names.append(name)
+        else:
+            parts[-1].append(token)
+    return parts, names
+
+
+def _joint(token: Token) -> str | None:
+    if token.kind == "op" and token.value in ",;":
+        return "list"
+    if token.kind in ("word", "text"):
+        word = token.value.strip(" ,;").lower()
+        return word if word in ("and", "or") else None
+    return "list" if token.kind == "cmd" and token.value in ("\\", "land", "lor", "wedge", "vee") else None
+
+
+def _relation(token: Token) -> str | None:
+    return _RELATIONS.get(token.value) if token.kind in ("op", "cmd") else None
+
+
+def _set_mark(token: Token) -> str | None:
+    if token.kind == "cmd" and token.value in ("cup", "cap", "setminus", "backslash"):
+        return "setminus" if token.value == "backslash" else token.value
+    return None
+
+
+class Reader:
+    """Functions from tokens to a form, from the outside in."""
+
+    @staticmethod
+    def read(text: str) -> Form:
+        """Return the form of a cleaned text; `Unreadable` where it is no mathematics."""
+        tokens = tokenise(text)[:-1]
+        if not tokens:
+            raise Unreadable("nothing is left to read")
+        return Reader.several(tokens)
+
+    @staticmethod
+    def several(tokens: list[Token]) -> Form:
+        parts, joints = split(tokens, _joint)
+        kept = [p for p in parts if p]
+        if len(kept) > 200:
+            raise Unreadable("more than 200 values")
+        if len(kept) == 1:
+            return Reader.item(kept[0])
+        forms = [Reader.item(p) for p in kept]
+        return combine(forms, set(joints))
+
+    @staticmethod
+    def item(tokens: list[Token]) -> Form:
+        parts, relations = split(tokens, _relation)
+        if not relations:
+            return Reader.plain(tokens)
+        if not all(parts):
+            if not parts[0] and relations[0] in ("=", "~"):
+                return Reader.item(tokens[1:])
+            raise Unreadable("a relation with an empty side")
+        return Reader.chain(parts, relations)
+
+    @staticmethod
+    def chain(parts: list[list[Token]], relations: list[str]) -> Form:
+        if "~" in relations:
+            cut = relations.index("~")
+            if cut == 0 and name_of(parts[0]) is not None and len(parts) == 2:
+                relations = ["="]
+            else:
+                parts, relations = parts[: cut + 1], relations[:cut]
+                if not relations:
+                    return Reader.plain(parts[0])
+        if relations == ["in"]:
+            inside = Reader.plain(parts[1])
+            name = name_of(parts[0])
+            if isinstance(inside, Region) and name:
+                return Region(inside.pieces, name)
+            return inside
+        if all(r == "=" for r in relations):
+            return Reader.equation(parts)
+        return Reader.inequality(parts, relations)
+
+    @staticmethod
+    def equation(parts: list[list[Token]]) -> Form:
+        name = name_of(parts[0])
+        if name is not None:
+            plain = Reader.plain(parts[-1])
+            if name == "":
+                return plain
+            neutral, variable = _neutral_name(parts[0], name)
+            if variable is None:
+                return Named(name, plain, plain)
+            swapped = [Token("let", "@", t.spaced) if t.kind == "let" and t.value == variable else t for t in parts[-1]]
+            return Named(neutral, Reader.plain(swapped), plain)
+        if len(parts) > 2:
+            return Reader.plain(parts[-1])
+        left, right = parse_whole(parts[0]), parse_whole(parts[1])
+        if not symbols(left):
+            return Reader.plain(parts[1])
+        return relation("=", left, right)
+
+    @staticmethod
+    def inequality(parts: list[list[Token]], relations: list[str]) -> Form:
+        named = [name_of(p) for p in parts]
+        at = [k for k, name in enumerate(named) if name]
+        if len(at) == 1:
+            rest = [p for k, p in enumerate(parts) if k != at[0]]
+            values = [endpoint(p) for p in rest]
+            if all(v is not None for v in values):
+                return _bounded(named[at[0]] or "", at[0], parts, relations)
+        if len(parts) != 2:
+            raise Unreadable("a chain of inequalities without one variable in it")
+        return relation(relations[0], parse_whole(parts[0]), parse_whole(parts[1]))
+
+    @staticmethod
+    def plain(tokens: list[Token]) -> Form:
+        """Return the form of a value without a relation around it."""
+        if not tokens:
+            raise Unreadable("nothing is left to read")
+        parts, marks = split(tokens, _set_mark)
+        if marks:
+            return _set_expression(parts, marks)
+        first = tokens[0]
+        if first.kind == "cmd" and first.value in ("emptyset", "varnothing") and len(tokens) == 1:
+            return Group("set", ())
+        if first.kind == "cmd" and first.value == "mathbb" and len(tokens) == 4:
+            if tokens[2].value == "R":
+                return Region(((End(infinity(-1), False), End(infinity(1), False)),))
+            return Text("set " + tokens[2].value, "mathbb " + tokens[2].value)
+        if first.kind == "cmd" and first.value == "begin" and len(tokens) > 2 and tokens[2].value == "cases":
+            return _cases(tokens)
+        if is_open(first) and is_close(tokens[-1]) and all(d > 0 for d in depths(tokens)[1:-1]):
+            grouped = Reader.bracketed(tokens)
+            if grouped is not None:
+                return grouped
+        if len(tokens) == 1 and first.kind == "cmd" and first.value == "ldots":
+            return Text("...", "...")
+        return Reader.scalar(tokens)
+
+    @staticmethod
+    def bracketed(tokens: list[Token]) -> Form | None:
+        """Return the group in one pair of brackets; None where the brackets only hold one expression."""
+        opening, closing, inner = tokens[0], tokens[-1], tokens[1:-1]
+        if opening.kind == "op" and opening.value == "{":
+            return Reader.several(inner) if inner else None
+        if opening.kind == "cmd" and opening.value == "{":
+            return _set_form(inner)
+        parts, joints = split(inner, lambda t: t.value if t.kind == "op" and t.value in ",;" else None)
+        if "," not in joints and ";" not in joints:
+            if opening.value == "[" and all(is_open(p[0]) for p in parts if p) and inner:
+                return Reader.several(inner)
+            if opening.value == "(" and inner and (inner[0].kind == "cmd" and inner[0].value == "begin"):
+                return Reader.several(inner)
+            return None if opening.value in "([" and inner else None
+        if not all(parts):
+            raise Unreadable("a point or interval with an empty place")
+        if ";" in joints and "," in joints:
+            rows = [split(r, lambda t: "," if t.kind == "op" and t.value == "," else None)[0]
+                    for r in split(inner, lambda t: ";" if t.kind == "op" and t.value == ";" else None)[0]]  # fmt: skip
+            return matrix([[parse_whole(cell) for cell in row] for row in rows])
+        forms = tuple(Reader.item(p) for p in parts)
+        kind = ("(" if opening.value in ("(", "langle") else "[") + (")" if closing.value in (")", "rangle") else "]")
+        if kind == "[]" and len(forms) > 0 and all(isinstance(f, Group) and f.kind == "[]" for f in forms):
+            rows_of = [f.items for f in forms if isinstance(f, Group)]
+            if len({len(r) for r in rows_of}) == 1 and all(isinstance(c, Scalar) for r in rows_of for c in r):
+                return Matrix(tuple(tuple(c.value for c in r if isinstance(c, Scalar)) for r in rows_of))
+        if all(isinstance(f, Named) for f in forms):
+            return combine(list(forms), {"list"})
+        return Group(kind, forms)
+
+    @staticmethod
+    def scalar(tokens: list[Token]) -> Form:
+        if tokens[0].kind == "op" and tokens[0].value == "(" and len(tokens) == 3 and tokens[1].kind == "let":
+            return Reader.scalar(tokens[1:2])  # (C) is C
+        found = _scalar.read(tokens)
+        if isinstance(found, tuple):
+            if found[0][0] == "matrix":
+                return matrix([list(row) for row in found[0][1]])
+            first, second = found
+            return combine([_scalar.from_node(first, 1), _scalar.from_node(second, -1)], {"list"})
+        return found
+
+
+def matrix(rows: list[list[Node]]) -> Form:
+    """Return a matrix of the rows' values."""
+    if len({len(row) for row in rows}) != 1 or sum(len(row) for row in rows) > 400:
+        raise Unreadable("a matrix with rows of unlike length")
+    return Matrix(tuple(tuple(evaluate(cell) for cell in row) for row in rows))
+
+
+def combine(forms: list[Form], joints: set[str]) -> Form:
+    """Return the form of several values in a row."""
+    flat: list[Form] = []
+    for form in forms:  # 1 ± 2 gives two values
+        flat.extend(form.items if isinstance(form, Group) and form.kind == "list" else [form])
+    if all(isinstance(f, Region) for f in flat) and joints & {"or", "and"}:
+        regions = [f for f in flat if isinstance(f, Region)]
+        if len({r.variable for r in regions}) == 1:
+            return union(regions) if "or" in joints else intersection(regions)
+    named = [f for f in flat if isinstance(f, Named)]
+    if named and isinstance(flat[0], Named) and len(named) in (1, len(flat)):
+        names = [f.name for f in named]
+        if len(set(names)) == 1:
+            inner = tuple(f.form if isinstance(f, Named) else f for f in flat)
+            plain = tuple(f.plain if isinstance(f, Named) else f for f in flat)
+            return Named(names[0], _listed(inner, joints), _listed(plain, joints))
+        return _records(named)
+    return _listed(tuple(flat), joints)
+
+
+def _listed(forms: tuple[Form, ...], joints: set[str]) -> Form:
+    ordered = any(isinstance(f, Text) and f.words == "..." for f in forms)
+    if "or" in joints and len({f.key for f in forms}) == 1:
+        return forms[0]
+    return Group("list", forms, ordered)
+
+
+def _records(named: list[Named]) -> Form:
+    names = [f.name for f in named]
+    period = names.index(names[0], 1) if names[0] in names[1:] else len(names)
+    if names != names[:period] * (len(names) // period) or len(set(names[:period])) != period:
+        raise Unreadable("left-hand sides that repeat out of turn")
+    records = [
+        Record(tuple(names[:period]), tuple(f.plain for f in named[k : k + period]))
+        for k in range(0, len(named), period)
+    ]
+    return records[0] if len(records) == 1 else Group("list", tuple(records))
+
+
+def name_of(tokens: list[Token]) -> str | None:
+    """Return the name that a left-hand side gives: ``""`` for a description in words, None where it is no name."""
+    text = ""
+    inside = 0
+    plain_words = all(t.kind in ("word", "text", "run", "let") for t in tokens)
+    if plain_words and (len(tokens) > 1 or tokens[0].kind in ("word", "text")):
+        return "" if any(t.kind in ("word", "text") for t in tokens) else None
+    for index, token in enumerate(tokens):
+        after_subscript = index > 0 and tokens[index - 1].value == "_"
+        if is_open(token):
+            inside += 1
+        elif is_close(token):
+            inside -= 1
+        elif token.kind == "num" and not (inside or after_subscript):
+            return None
+        elif token.kind == "run" and not token.value.isupper() and not inside:
+            return None
+        elif token.kind == "cmd" and token.value not in _NAME_COMMANDS:
+            return None
+        elif token.kind == "func" and token.value not in ("max", "min"):
+            return None
+        elif token.kind == "op" and token.value not in "(){}[]|:,_/'+-" or (token.value in "+-" and not inside):
+            return None
+        elif token.kind == "let" and index and tokens[index - 1].kind == "let" and not inside:
+            return None
+        text += "" if token.value in "{}" else token.value
+    if text.startswith("(") and not re.fullmatch(r"\([A-Za-z](,[A-Za-z])+\)", text):
+        return None
+    if re.search(r"[a-z]\([^()]*[+\-][^()]*\)", text) and not re.match(r"[a-zA-Z]\(", text):
+        return None
+    return text
+
+
+def _neutral_name(tokens: list[Token], name: str) -> tuple[str, str | None]:
+    """Return ``f(x)`` as ``f(@)`` with its variable ``x``; another name with None."""
+    match = re.fullmatch(r"([A-Za-z]'*)\(([a-zA-Z])\)", name)
+    return (f"{match.group(1)}(@)", match.group(2)) if match else (name, None)
+
+
+def endpoint(tokens: list[Token]) -> Value | None:
+    """Return the constant that ``tokens`` state, or None."""
+    try:
+        form = Reader.scalar(tokens)
+    except Unreadable:
+        return None
+    return form.value if isinstance(form, Scalar) and (form.value.constant or form.value.infinite) else None
+
+
+def relation(sign: str, left: Node, right: Node) -> Form:
+    """Return an equation or inequality; a linear one in one variable as a region."""
+    if has_pm(left) or has_pm(right):
+        raise Unreadable("a relation with a plus-or-minus sign")
+    difference = evaluate(("add", left, ("neg", right)))
+    free = symbols(left) | symbols(right)
+    if sign != "=" and len(free) == 1:
+        found = _linear_region(sign, ("add", left, ("neg", right)), next(iter(free)))
+        if found is not None:
+            return found
+    first = difference.at[0]
+    if sign in (">", ">="):
+        sign = _TURNED[sign]
+        difference = Value(tuple(None if v is None else -v for v in difference.at), difference.delicate)
+        first = difference.at[0]
+    if first is None or first == 0:
+        raise Unreadable("a relation that holds everywhere")
+    scale = first if sign in ("=", "!=") else abs(first)
+    if any(v is not None and not isinstance(v, Fraction) for v in difference.at):
+        scale = number(scale)
+        scaled = tuple(None if v is None else number(v) / scale for v in difference.at)
+    else:
+        scaled = tuple(None if v is None else v / scale for v in difference.at)
+    return Relation(sign, Value(scaled, difference.delicate))
+
+
+def _linear_region(sign: str, node: Node, name: str) -> Region | None:
+    """Return where ``node`` (sign) 0 holds, for ``node`` linear in ``name`` with rational numbers; else None."""
+    at = []
+    for x in (Fraction(0), Fraction(1), Fraction(3), Fraction(-7, 3)):
+        try:
+            value = evaluate(_put(node, name, x)).exact
+        except Unreadable:
+            return None
+        if value is None:
+            return None
+        at.append(value)
+    slope = at[1] - at[0]
+    if slope == 0 or at[2] != at[0] + 3 * slope or at[3] != at[0] - Fraction(7, 3) * slope:
+        return None
+    if slope < 0:
+        sign = _TURNED.get(sign, sign)
+    return half_line(sign, Value((-at[0] / slope,)), name)
+
+
+def _put(node: Node, name: str, value: Fraction) -> Node:
+    if node == ("sym", name):
+        return ("num", value, 0)
+    return tuple(_put(p, name, value) if isinstance(p, tuple) else p for p in node)
+
+
+def half_line(sign: str, bound: Value, name: str) -> Region:
+    """Return the numbers that stand in relation ``sign`` to ``bound``."""
+    closed = sign in ("<=", ">=")
+    if sign == "!=":
+        return complement(Region(((End(bound, True), End(bound, True)),), name))
+    if sign in ("<", "<="):
+        return interval(End(infinity(-1), False), End(bound, closed), name)
+    return interval(End(bound, closed), End(infinity(1), False), name)
+
+
+def _bounded(name: str, at: int, parts: list[list[Token]], relations: list[str]) -> Region:
+    """Return the region of ``a < x <= b`` and its like; ``at`` is the variable's place."""
+    regions = []
+    for k, sign in enumerate(relations):
+        left, right = k, k + 1
+        if at == left:
+            bound = endpoint(parts[right])
+        elif at == right:
+            bound, sign = endpoint(parts[left]), _TURNED.get(sign, sign)
+        else:
+            raise Unreadable("a chain of inequalities with its variable at an end")
+        if bound is None or sign not in ("<", ">", "<=", ">=", "!="):
+            raise Unreadable("an inequality without a number for its bound")
+        regions.append(half_line(sign, bound, name))
+    return regions[0] if len(regions) == 1 else Region(intersection(regions).pieces, name)
+
+
+def _set_expression(parts: list[list[Token]], marks: list[str]) -> Form:
+    regions = [as_region(Reader.plain(p)) for p in parts]
+    if any(r is None for r in regions):
+        raise Unreadable("a union of things that are no sets of numbers")
+    found = [r for r in regions if r is not None]
+    total = found[0]
+    for mark, region in zip(marks, found[1:], strict=True):
+        if mark == "cup":
+            total = union([total, region])
+        else:
+            total = intersection([total, complement(region) if mark == "setminus" else region])
+    return total
+
+
+def as_region(form: Form) -> Region | None:
+    """Return ``form`` as a set of real numbers where it is one: an interval, or a finite set."""
+    if isinstance(form, Region):
+        return form
+    if not isinstance(form, Group) or not all(isinstance(f, Scalar) for f in form.items):
+        return None
+    values = [f.value for f in form.items if isinstance(f, Scalar)]
+    try:
+        if form.kind == "set":
+            return union([interval(End(v, True), End(v, True)) for v in values]) if values else Region(())
+        if form.kind in ("()", "[]", "(]", "[)") and len(values) == 2:
+            return interval(End(values[0], form.kind[0] == "["), End(values[1], form.kind[1] == "]"))
+    except Unreadable:
+        return None
+    return None
+
+
+def _set_form(inner: list[Token]) -> Form:
+    """Return the set in braces, written out or by a condition."""
+    if not inner:
+        return Group("set", ())
+    parts, marks = split(inner, lambda t: "|" if t.value in ("mid", "|", ":") else None)
+    if len(marks) == 1 and all(parts) and not any(t.kind == "op" and t.value == "," for t in parts[0]):
+        condition = Reader.several(parts[1])
+        if isinstance(condition, Region):
+            return Region(condition.pieces)
+        raise Unreadable("a set given by a condition that is no inequality")
+    form = Reader.several(inner)
+    if isinstance(form, Group) and form.kind == "list":
+        return Group("set", form.items, form.ordered)
+    return Group("set", (form,))
+
+
+def _cases(tokens: list[Token]) -> Form:
+    parser = Parser([*tokens[1:], _END])
+    _, rows = parser.environment_rows()
+    if parser.now.kind != "end":
+        raise Unreadable("something stands behind the cases")
+    return Cases(tuple(tuple(Reader.several(cell) for cell in row if cell) for row in rows))
+
+
+__all__ = ["MATRIX_ENVIRONMENTS", "Choice", "Reader", "as_region"]

@@ -1,0 +1,140 @@
+"""Are two final answers the same answer?
+
+`compare` works in this order and stops at the first that decides: normal forms (strings, exact numbers, sets, units,
+expressions at random points), then mathruler and math-verify in a worker process. Plain numbers never reach a worker.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from selfevolve.answers import _workers
+from selfevolve.answers._forms import Form, Missing, Text
+from selfevolve.answers._pairs import same
+from selfevolve.answers._read import form_of
+
+MAX_SYMBOLIC = 400  # characters of a formula that is sent to a symbolic tool
+
+
+class Equivalence(StrEnum):
+    """Whether two answers are the same."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    UNDECIDED = "undecided"  # missing, out of time, or unreadable: never counted as different
+
+
+class Route(StrEnum):
+    """What decided a comparison."""
+
+    FORM = "form"  # the normal forms
+    SYMBOLIC = "symbolic"  # mathruler or math-verify
+    NONE = "none"  # nothing did: the verdict is undecided
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A verdict with its evidence."""
+
+    verdict: Equivalence
+    reason: str  # for people, one sentence
+    route: Route
+
+
+_ALPHABET = re.compile(r"[0-9A-Za-z\\{}()\[\]|+\-*/^_=<>.,:;!&' \n]+")
+_RUN = re.compile(r"\\?[A-Za-z]+")
+_PLAIN_WORDS = frozenset("sin cos tan cot sec csc ln log exp sqrt pi max min gcd lcm arcsin arccos arctan sinh cosh tanh".split())
+_COMMANDS = frozenset(
+    "frac sqrt pi infty cdot times pm le ge ne in cup cap int iint oint sum prod lim to partial nabla binom lfloor rfloor "
+    "lceil rceil sin cos tan cot sec csc ln log exp arcsin arccos arctan sinh cosh tanh max min gcd lcm alpha beta gamma "
+    "delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi varphi chi psi omega Gamma "
+    "Delta Theta Lambda Pi Sigma Phi Psi Omega begin end pmatrix bmatrix matrix vmatrix cases array mathbb mathrm "
+    "overline vec hat bar ell hbar circ ldots cdots dots emptyset varnothing setminus mid infty det".split()
+)
+_ENVIRONMENTS = frozenset(["pmatrix", "bmatrix", "matrix", "vmatrix", "cases", "array"])
+_DIFFERENTIAL = re.compile(r"d[a-z]|[a-zA-Z]{1,2}")
+
+
+def compare(gold: str | None, predicted: str | None) -> Equivalence:
+    """Return whether ``predicted`` is the answer ``gold``; the order of the two does not matter.
+
+    A missing answer (None, "", "None") is UNDECIDED against anything, another missing one included.
+    """
+    return explain(gold, predicted).verdict
+
+
+def explain(gold: str | None, predicted: str | None) -> Comparison:
+    """Return the verdict of `compare` with its reason and what decided it; never raises on any text."""
+    a, b = form_of(gold), form_of(predicted)
+    verdict = same(a, b)
+    if verdict is not None:
+        return Comparison(_verdict(verdict), _form_reason(verdict, a, b), Route.FORM)
+    if isinstance(a, Missing) or isinstance(b, Missing):
+        return Comparison(Equivalence.UNDECIDED, "an answer is missing", Route.NONE)
+    first, second = sorted((gold or "", predicted or ""))
+    return _symbolic(first, second)
+
+
+def _verdict(same_answer: bool) -> Equivalence:
+    return Equivalence.SAME if same_answer else Equivalence.DIFFERENT
+
+
+def _form_reason(verdict: bool, a: Form, b: Form) -> str:
+    kinds = " and ".join(sorted({type(a).__name__.lower(), type(b).__name__.lower()}))
+    return f"the normal forms ({kinds}) are {'equal' if verdict else 'unequal'}"
+
+
+@lru_cache(maxsize=20_000)
+def _cached_verdict(first: str, second: str) -> tuple[bool | None, str]:
+    return _workers.ask(first, second)
+
+
+def _symbolic(first: str, second: str) -> Comparison:
+    """Ask the symbolic tools about two formulas that the normal forms leave open."""
+    for form in (form_of(first), form_of(second)):
+        if isinstance(form, Text) and not form.formula:
+            return Comparison(Equivalence.UNDECIDED, f"an answer was not read: {form.why}", Route.NONE)
+    formulas = [_formula(text) for text in (first, second)]
+    for text in formulas:
+        reason = unsafe(text)
+        if reason:
+            return Comparison(Equivalence.UNDECIDED, f"not sent to a symbolic tool: {reason}", Route.NONE)
+    try:
+        verdict, by = _cached_verdict(*formulas)
+    except _workers.WorkerFailed as error:
+        return Comparison(Equivalence.UNDECIDED, str(error), Route.NONE)
+    if verdict is None:
+        return Comparison(Equivalence.UNDECIDED, by, Route.NONE)
+    return Comparison(_verdict(verdict), f"{by} finds them {'equal' if verdict else 'unequal'}", Route.SYMBOLIC)
+
+
+def _formula(text: str) -> str:
+    form = form_of(text)
+    return form.raw if isinstance(form, Text) else text.strip().strip("$")
+
+
+def unsafe(text: str) -> str:
+    """Return why ``text`` must not reach a symbolic parser, or "".
+
+    The tools end in Python's ``eval`` (by way of sympy's ``parse_expr``), so a formula passes only if each of its
+    characters, words and commands is on a list; no name of Python, no attribute and no quoted text is.
+    """
+    if len(text) > MAX_SYMBOLIC:
+        return f"longer than {MAX_SYMBOLIC} characters"
+    if not _ALPHABET.fullmatch(text):
+        return "a character that formulas do not have"
+    if "__" in text or re.search(r"\.\s*[A-Za-z_]|[A-Za-z_)]\s*\.(?!\d)", text) or "''" in text:
+        return "an attribute or a name of a program"
+    for match in _RUN.finditer(text):
+        word = match.group()
+        if word.startswith("\\"):
+            if word[1:] not in _COMMANDS:
+                return f"the command {word}"
+        elif word not in _PLAIN_WORDS and word not in _ENVIRONMENTS and not _DIFFERENTIAL.fullmatch(word):
+            return f"the word {word}"
+    if re.search(r"\^[^^]{0,40}\^", text) or re.search(r"\d{7,}\s*!|!\s*[)}]*\s*!|\^\s*\{?\s*\d{5,}", text):
+        return "a tower of powers or factorials"
+    return ""
