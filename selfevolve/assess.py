@@ -8,34 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Literal
 
-from novelty import NoveltyJudge, NoveltyResult, bleu_clusters
-from novelty import Novelty as NoveltyDecision
-from selfevolve.answers import Vote, extract, vote
+from novelty import NoveltyDecision, NoveltyGate, NoveltyJudge, NoveltyResult, bleu_clusters
+from selfevolve.answers import extract, vote
 from selfevolve.prompts import PromptPack
 from selfevolve.records import Assessed, Candidate, Decision, Solutions
 from selfevolve.rewards import Measured, Reward, RewardRule
-from selfevolve.sampling import Prompt, Sampler, Sampling
+from selfevolve.sampling import Prompt, Reply, Sampler, Sampling
 from validity import ValidityDecision, ValidityVote, gate_value, read_verdict, vote_validity
 
 Progress = Callable[[str, int, int], None]  # (what is being done, done, of)
-
-
-class NoveltyGate(Protocol):
-    """Decides which questions of a whole batch repeat others; see `novelty.KSampledGate`."""
-
-    def decide(
-        self,
-        questions: Sequence[str],
-        judge: NoveltyJudge,
-        *,
-        seed: int,
-        eligible: Sequence[bool] | None = None,
-        ids: Sequence[str] | None = None,
-    ) -> list[NoveltyResult | None]:
-        """Return a result a question, None where it was not eligible."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +29,7 @@ class AssessmentSettings:
     solutions: int  # fresh solutions a question
     share_low: float  # the window of kept shares, ends included
     share_high: float
-    denominator: str  # "answered" or "asked"
+    denominator: Literal["answered", "asked"]  # of the majority share and of u
     min_answered: float  # share of solutions that must be answered, else undecided
     min_answered_votes: float  # share of validity replies that must be readable, else undecided
     sampling: Sampling  # temperature, top_p, top_k and max_tokens of votes and solutions; n and seed are set here
@@ -95,7 +78,7 @@ class Assessor:
         open_ = [i for i, q in enumerate(questions) if q is not None]
         tell("validity votes", 0, len(open_))
         votes = self._votes(questions, open_, seed)
-        passed = [i for i in open_ if votes[i] is None or votes[i].decision is ValidityDecision.VALID]  # type: ignore[union-attr]
+        passed = [i for i in open_ if _passed(votes[i])]
         tell("solutions", 0, len(passed))
         solutions = self._solutions(questions, passed, seed)
         parts = [
@@ -109,38 +92,32 @@ class Assessor:
 
     # ------------------------------------------------------------ steps
 
-    def _ask(self, step: str, sampler: Sampler, prompts: list[Prompt], n: int, seed: int) -> list[list[tuple[str, str]]]:
+    def _ask(self, step: str, sampler: Sampler, prompts: list[Prompt], n: int, seed: int) -> list[list[Reply]]:
         replies = sampler.sample(prompts, replace(self.settings.sampling, n=n, seed=seed))
-        tokens = sum(r.completion_tokens for group in replies for r in group)
-        self.usage.add(step, n * len(prompts), tokens)
-        return [[(r.text, r.finish_reason.value) for r in group] for group in replies]
+        self.usage.add(step, n * len(prompts), sum(r.completion_tokens for group in replies for r in group))
+        return replies
 
     def _votes(self, questions: Sequence[str | None], open_: list[int], seed: int) -> dict[int, ValidityVote | None]:
         if self.validity_judge is None:
             return dict.fromkeys(open_)
         prompts = [self.pack.check(questions[i] or "") for i in open_]
-        sampling = replace(self.settings.sampling, n=self.settings.votes, seed=seed)
-        replies = self.validity_judge.sample(prompts, sampling)
-        self.usage.add("votes", len(prompts) * sampling.n, sum(r.completion_tokens for g in replies for r in g))
+        groups = self._ask("votes", self.validity_judge, prompts, self.settings.votes, seed)
+        s = self.settings
         return {
-            i: vote_validity(
-                [read_verdict(r) for r in group],
-                self.settings.denominator,  # type: ignore[arg-type]
-                self.settings.min_answered_votes,
-            )
-            for i, group in zip(open_, replies, strict=True)
+            i: vote_validity([read_verdict(r) for r in group], s.denominator, s.min_answered_votes)
+            for i, group in zip(open_, groups, strict=True)
         }
 
     def _solutions(self, questions: Sequence[str | None], passed: list[int], seed: int) -> dict[int, Solutions]:
         prompts = [self.pack.solve(questions[i] or "") for i in passed]
         groups = self._ask("solutions", self.solver, prompts, self.settings.solutions, seed + 1)
         return {
-            i: Solutions(self._vote(group), tuple(text for text, _ in group))
+            i: Solutions(
+                vote([extract(r.text, r.finish_reason) for r in group], self.settings.denominator),
+                tuple(r.text for r in group),
+            )
             for i, group in zip(passed, groups, strict=True)
         }
-
-    def _vote(self, group: Sequence[tuple[str, str]]) -> Vote:
-        return vote([extract(text, reason) for text, reason in group], denominator=self.settings.denominator)  # type: ignore[arg-type]
 
     def _decide(
         self, candidate: Candidate, validity: ValidityVote | None, solutions: Solutions | None
@@ -206,6 +183,10 @@ class Assessor:
                 batch=batch,
             )
         )
+
+
+def _passed(vote: ValidityVote | None) -> bool:
+    return vote is None or vote.decision is ValidityDecision.VALID
 
 
 @dataclass(frozen=True)

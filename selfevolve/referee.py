@@ -53,7 +53,7 @@ class ModelReferee:
             return [None] * len(questions)
         replies = self.sampler.sample([self.pack.check(q) for q in asked], self.sampling)
         verdicts = [read_verdict(group[0]) for group in replies]
-        groups = group_patterns(asked, self.grouper, orderings=1, seed=self.sampling.seed).labels
+        groups = group_patterns(asked, self.grouper, orderings=1, seed=self.sampling.seed).passes[0].members
         rows = iter(
             {
                 "source": f"model {self.sampler.name}",

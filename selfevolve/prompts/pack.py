@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from novelty import same_type_prompt
+from novelty import SAME_TYPE_TEMPLATE, same_type_prompt
 from selfevolve.errors import UserError
 from selfevolve.sampling import Prompt, user
 from validity import VALIDITY_TEMPLATE
@@ -27,7 +27,7 @@ class PromptPack:
     ask_text: str  # asks for one new question
     solve_text: str  # holds {question}
     check_text: str  # holds {question}; asks for a solution, or INVALID where the question is flawed
-    same_type_text: str | None = None  # holds {question_a} and {question_b}; None: the novelty package's own
+    same_type_text: str = SAME_TYPE_TEMPLATE  # holds {question_a} and {question_b}, each once
     ask_system: str | None = None
     solve_system: str | None = None
 
@@ -45,10 +45,7 @@ class PromptPack:
 
     def same_type(self, first: str, second: str) -> Prompt:
         """Return the prompt that asks whether two questions are one exercise; `first` is the candidate."""
-        if self.same_type_text is None:
-            return same_type_prompt(first, second)
-        before, _, after = self.same_type_text.partition("{question_b}")
-        return user(before.replace("{question_a}", first) + second + after.replace("{question_a}", first))
+        return same_type_prompt(first, second, self.same_type_text)
 
 
 TESTBED = PromptPack(
@@ -103,7 +100,7 @@ def load_pack(name: str) -> PromptPack:
         ask_text=texts.get("ask", STANDARD.ask_text),
         solve_text=texts.get("solve", STANDARD.solve_text),
         check_text=texts.get("check", STANDARD.check_text),
-        same_type_text=texts.get("same_type"),
+        same_type_text=texts.get("same_type", STANDARD.same_type_text),
         ask_system=texts.get("ask_system", STANDARD.ask_system),
         solve_system=texts.get("solve_system", STANDARD.solve_system),
     )

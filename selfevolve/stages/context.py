@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from novelty import ExhaustiveGate, KSampledGate, ModelJudge
-from selfevolve.assess import AssessmentSettings, Assessor, NoveltyGate
+from novelty import ExhaustiveGate, KSampledGate, ModelJudge, NoveltyGate
+from selfevolve.assess import AssessmentSettings, Assessor
 from selfevolve.backbones import resolve_backbone
 from selfevolve.config import Recipe, TrainStage
 from selfevolve.prompts import PromptPack, load_pack
@@ -71,6 +71,8 @@ class Context:
     def sampler(self, weights: str, name: str) -> Sampler:
         """Return an in-process sampler of a checkpoint, loaded once a round."""
         if weights not in self._samplers:
+            import torch
+
             from selfevolve.sampling.transformers_sampler import TransformersSampler
 
             self._samplers[weights] = TransformersSampler(
@@ -78,8 +80,7 @@ class Context:
                 name=name,
                 batch=self.recipe.generation.batch,
                 max_prompt_tokens=self.recipe.generation.max_prompt_tokens,
-                dtype=self.recipe.dtype,
-                trust_remote_code=self.recipe.trust_remote_code,
+                dtype=getattr(torch, self.recipe.dtype),
             )
         return self._samplers[weights]
 

@@ -25,7 +25,7 @@ def questioner(ctx: Context, folder: Path) -> dict[str, Any]:
                 for i, r in enumerate(batch.rollouts)
             ]
             assessed = assessor.assess(candidates, seed=ctx.seed("questioner", batch.step), rewarded=True)
-            truths = ctx.referee.truths([c.question for c in candidates]) if _exact(ctx) else [None] * len(candidates)
+            truths = _exact_truths(ctx, [c.question for c in candidates])
             for a, truth in zip(assessed, truths, strict=True):
                 records.write(json.dumps(a.to_json(truth), ensure_ascii=False) + "\n")
             records.flush()
@@ -36,6 +36,8 @@ def questioner(ctx: Context, folder: Path) -> dict[str, Any]:
     return {**counts, "assessed": settings.steps * settings.prompts * settings.responses, "usage": vars(assessor.usage)}
 
 
-def _exact(ctx: Context) -> bool:
-    """Return whether every training candidate can be judged at no cost; a model referee judges the pool only."""
-    return ctx.referee is not None and ctx.referee.source == "oracle"
+def _exact_truths(ctx: Context, questions: list[str | None]) -> list[dict[str, Any] | None]:
+    """Return the oracle's truths, which cost nothing; a model referee judges the round's pool only."""
+    if ctx.referee is None or ctx.referee.source != "oracle":
+        return [None] * len(questions)
+    return ctx.referee.truths(questions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from random import Random
@@ -97,7 +97,7 @@ class Pattern:
     draw: Callable[[Random, int], Params]  # parameters of a valid question at a level in LEVELS
     work: Callable[[Params, Calculator], int]
     spoil: Callable[[Random, int], Params] | None = None  # parameters that make `work` raise Flaw
-    flawed: tuple[tuple[ErrorType, str], ...] = field(default=())  # wordings that are flawed whatever the numbers
+    flawed: tuple[tuple[ErrorType, str], ...] = ()  # wordings that are flawed whatever the numbers
 
     @cached_property
     def templates(self) -> tuple[Template, ...]:

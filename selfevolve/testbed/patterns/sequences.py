@@ -47,7 +47,7 @@ def _recursion_work(p: Params, c: Calculator) -> int:
     for _ in range(min(p["n"] - 1, 30)):
         term = c("+", c("*", 2, term), p["b"])
     if p["n"] > 31:  # the closed form of the same recursion, for indices beyond any worked solution
-        return 2 ** (p["n"] - 1) * (p["a"] + p["b"]) - p["b"]
+        return (1 << (p["n"] - 1)) * (p["a"] + p["b"]) - p["b"]
     return term
 
 
