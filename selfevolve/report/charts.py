@@ -15,8 +15,14 @@ from selfevolve.report.svg import Frame, Layer, Point, Series, heat_map, line_ch
 PERCENT_TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 NAMED_PATTERNS = 9  # patterns with a colour of their own; the rest are one grey layer
 DECISION_TONES = {
-    "kept": 3, "too_easy": 7, "too_hard": 4, "invalid": 2, "undecided": 5, "no_answer": 9, "malformed": 0,
-}  # fmt: skip
+    "kept": 3,
+    "too_easy": 7,
+    "too_hard": 4,
+    "invalid": 2,
+    "undecided": 5,
+    "no_answer": 9,
+    "malformed": 0,
+}
 STAGE_TONES = {"questioner": 1, "candidates": 7, "assessment": 5, "data": 9, "solver": 3, "diagnostics": 4}
 
 Rounds = Sequence[Mapping[str, Any]]
@@ -50,12 +56,15 @@ def trimmed(metrics: Rounds, keys: Sequence[str]) -> Rounds:
     return [item for item in metrics if item["round"] > 0 or any(measure(item, key).value is not None for key in keys)]
 
 
-def rate_chart(metrics: Rounds, title: str, note: str, shown: Sequence[tuple[Figure, int, str]], full: bool = True) -> Chart:
+def rate_chart(
+    metrics: Rounds, title: str, note: str, shown: Sequence[tuple[Figure, int, str]], full: bool = True
+) -> Chart:
     """Return a chart of shares, one line a figure; figures that no round measured are left out and named.
 
-    The axis goes from 0 to 100%, so that charts can be compared by eye; without ``full`` it ends above the highest value.
+    The axis goes from 0 to 100%, so that charts can be compared by eye; without ``full`` it ends above the highest
+    value.
     """
-    measured = [entry for entry in shown if has_any(list(metrics), entry[0].key)]
+    measured = [entry for entry in shown if has_any(metrics, entry[0].key)]
     if not measured:
         return Chart(title, note, None)
     rounds = trimmed(metrics, [figure.key for figure, _, _ in measured])
@@ -76,15 +85,31 @@ def main_charts(metrics: Rounds) -> list[Chart]:
     """Return the three curves of the papers and the solver's accuracy."""
     f = figures
     return [
-        rate_chart(metrics, f.VALID.label, "All parsed candidates, and those kept as solver data",
-                   [(f.VALID, 1, "all questions"), (f.VALID_KEPT, 3, "kept")]),
-        rate_chart(metrics, f.TOP5.label, "Share of the five commonest patterns; 100% is complete collapse",
-                   [(f.TOP5, 1, "all questions"), (f.TOP5_KEPT, 3, "kept")]),
-        rate_chart(metrics, f.LABELS.label, "Right majority answers among kept valid questions, and among all kept",
-                   [(f.LABELS, 1, "kept and valid"), (f.LABEL_RIGHT, 3, "all kept")]),
-        rate_chart(metrics, "Solver accuracy", "On held-out valid questions, sampled and greedy",
-                   [(f.SAMPLED, 1, "sampled"), (f.GREEDY, 2, "greedy")]),
-    ]  # fmt: skip
+        rate_chart(
+            metrics,
+            f.VALID.label,
+            "All parsed candidates, and those kept as solver data",
+            [(f.VALID, 1, "all questions"), (f.VALID_KEPT, 3, "kept")],
+        ),
+        rate_chart(
+            metrics,
+            f.TOP5.label,
+            "Share of the five commonest patterns; 100% is complete collapse",
+            [(f.TOP5, 1, "all questions"), (f.TOP5_KEPT, 3, "kept")],
+        ),
+        rate_chart(
+            metrics,
+            f.LABELS.label,
+            "Right majority answers among kept valid questions, and among all kept",
+            [(f.LABELS, 1, "kept and valid"), (f.LABEL_RIGHT, 3, "all kept")],
+        ),
+        rate_chart(
+            metrics,
+            "Solver accuracy",
+            "On held-out valid questions, sampled and greedy",
+            [(f.SAMPLED, 1, "sampled"), (f.GREEDY, 2, "greedy")],
+        ),
+    ]
 
 
 def filter_chart(metrics: Rounds) -> Chart:
@@ -189,8 +214,10 @@ def safe(value: object) -> float:
 def histogram_chart(metrics: Rounds, window: tuple[float, float]) -> Chart:
     """Return how the majority shares spread, a column a round."""
     title = "Majority share s"
-    note = f"Questions by share of the largest answer cluster; dashed: the window [{window[0]:g}, {window[1]:g}] that is kept"
-    rounds = [item for item in metrics if isinstance(item.get("share_histogram"), list) and any(item["share_histogram"])]
+    note = f"Questions by share of the largest answer cluster; dashed: the kept window [{window[0]:g}, {window[1]:g}]"
+    rounds = [
+        item for item in metrics if isinstance(item.get("share_histogram"), list) and any(item["share_histogram"])
+    ]
     if not rounds:
         return Chart(title, note, None)
     cells, texts = [], []
@@ -199,7 +226,7 @@ def histogram_chart(metrics: Rounds, window: tuple[float, float]) -> Chart:
         total = sum(counts)
         cells.append([value / total for value in counts])
         lines = [
-            f"s in [{place / len(counts):.1f}, {(place + 1) / len(counts):.1f}{']' if place + 1 == len(counts) else ')'}: "
+            f"s from {place / len(counts):.1f} to below {(place + 1) / len(counts):.1f}: "
             f"{100 * value / total:.0f}% ({value:.0f})"
             for place, value in reversed(list(enumerate(counts)))
             if value
@@ -211,7 +238,10 @@ def histogram_chart(metrics: Rounds, window: tuple[float, float]) -> Chart:
 
 def reward_chart(metrics: Rounds) -> Chart:
     """Return the mean reward with its spread."""
-    title, note = figures.REWARD.label, "Over the questioner's candidates; the band is one standard deviation either way"
+    title, note = (
+        figures.REWARD.label,
+        "Over the questioner's candidates; the band is one standard deviation either way",
+    )
     rounds = [item for item in metrics if measure(item, "reward_mean").value is not None]
     if not rounds:
         return Chart(title, note, None)
@@ -252,7 +282,9 @@ def free_chart(lines: Sequence[Series], rounds: Rounds, values: Sequence[float],
 def time_chart(metrics: Rounds) -> Chart:
     """Return the seconds of each stage, a bar a round."""
     title, note = "Where the time went", "Wall-clock seconds by stage"
-    rounds = [item for item in metrics if isinstance(item.get("seconds_by_stage"), Mapping) and item["seconds_by_stage"]]
+    rounds = [
+        item for item in metrics if isinstance(item.get("seconds_by_stage"), Mapping) and item["seconds_by_stage"]
+    ]
     if not rounds:
         return Chart(title, note, None)
     met = dict.fromkeys(name for item in rounds for name in item["seconds_by_stage"])
@@ -260,7 +292,9 @@ def time_chart(metrics: Rounds) -> Chart:
     layers = []
     for place, name in enumerate(names):
         values = [safe(item["seconds_by_stage"].get(name)) for item in rounds]
-        layers.append(Layer(words(name), STAGE_TONES.get(name, 1 + place % 9), tuple(values), tuple(f"{v:.1f} s" for v in values)))
+        layers.append(
+            Layer(words(name), STAGE_TONES.get(name, 1 + place % 9), tuple(values), tuple(f"{v:.1f} s" for v in values))
+        )
     most = max(sum(layer.values[place] for layer in layers) for place in range(len(rounds)))
     top = nice_ticks(0, most or 1.0)[-1]
     return Chart(title, note, stacked_bars(layers, Frame(columns(rounds), top, unit="s"), title))
@@ -271,17 +305,37 @@ def gate_charts(metrics: Rounds) -> list[Chart]:
     f = figures
     return [
         filter_chart(metrics),
-        rate_chart(metrics, "Calibration on held-out questions", "Single verdicts of the solver; 50% balanced accuracy is chance",
-                   [(f.BALANCED, 1, "balanced accuracy"), (f.INVALID_RECALL, 2, "invalid recall"),
-                    (f.VALID_RECALL, 3, "valid recall")]),
-        rate_chart(metrics, "The vote on the round's own questions", "Share of truly invalid and of truly valid questions judged rightly",
-                   [(f.GATE_INVALID, 2, "invalid recall"), (f.GATE_VALID, 3, "valid recall")]),
-        rate_chart(metrics, "Undecided and malformed", "Questions without a decision, and replies without a question",
-                   [(f.UNDECIDED, 5, "undecided"), (f.MALFORMED, 2, "malformed")], full=False),
-    ]  # fmt: skip
+        rate_chart(
+            metrics,
+            "Calibration on held-out questions",
+            "Single verdicts of the solver; 50% balanced accuracy is chance",
+            [
+                (f.BALANCED, 1, "balanced accuracy"),
+                (f.INVALID_RECALL, 2, "invalid recall"),
+                (f.VALID_RECALL, 3, "valid recall"),
+            ],
+        ),
+        rate_chart(
+            metrics,
+            "The vote on the round's own questions",
+            "Share of truly invalid and of truly valid questions judged rightly",
+            [(f.GATE_INVALID, 2, "invalid recall"), (f.GATE_VALID, 3, "valid recall")],
+        ),
+        rate_chart(
+            metrics,
+            "Undecided and malformed",
+            "Questions without a decision, and replies without a question",
+            [(f.UNDECIDED, 5, "undecided"), (f.MALFORMED, 2, "malformed")],
+            full=False,
+        ),
+    ]
 
 
 def novelty_chart(metrics: Rounds) -> Chart:
     """Return the share of the questioner's candidates that the novelty gate lets pass."""
-    return rate_chart(metrics, figures.NOVEL.label, "Of the questioner's candidates that reached the novelty gate",
-                      [(figures.NOVEL, 4, "novel")])  # fmt: skip
+    return rate_chart(
+        metrics,
+        figures.NOVEL.label,
+        "Of the questioner's candidates that reached the novelty gate",
+        [(figures.NOVEL, 4, "novel")],
+    )

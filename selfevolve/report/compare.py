@@ -145,8 +145,8 @@ def compare_runs(paths: Sequence[str | Path]) -> Comparison:
         differing = sorted(config_differences([group]))
         if differing:
             notes.append(
-                f"The runs of {group.label} differ in more than the seed ({', '.join(differing)}), so the spread between "
-                "them is not of seeds alone."
+                f"The runs of {group.label} differ in more than the seed ({', '.join(differing)}), so the spread "
+                "between them is not of seeds alone."
             )
     return Comparison(groups, min(common), max(common), figures, tuple(notes))
 
@@ -168,7 +168,11 @@ def write_setting(flat: dict[str, Any], key: str) -> str:
     if key not in flat:
         return "absent"
     value = flat[key]
-    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, list) else str(value)
+    return (
+        {None: "null", True: "true", False: "false"}.get(value, str(value))
+        if not isinstance(value, list)
+        else str(value)
+    )
 
 
 def group_measure(group: Group, place: int, figure: Figure) -> Measure:
@@ -219,9 +223,7 @@ def least_p(pairs: int) -> float:
     return float(2.0 ** (1 - pairs))
 
 
-def difference(
-    group: Group, reference: Group, figure: Figure, last: int, first: int | None = None
-) -> Difference:
+def difference(group: Group, reference: Group, figure: Figure, last: int, first: int | None = None) -> Difference:
     """Return a group's figure less the reference's, at round ``last``, or of the change since round ``first``."""
 
     def value(run: RunView) -> Measure:

@@ -28,8 +28,12 @@ from selfevolve.report.load import RunView
 from selfevolve.report.svg import Frame, Point, Series, line_chart
 
 SECTIONS = (
-    ("curves", "Curves"), ("values", "Values"), ("differences", "Differences"), ("settings", "Settings"), ("runs", "Runs"),
-)  # fmt: skip
+    ("curves", "Curves"),
+    ("values", "Values"),
+    ("differences", "Differences"),
+    ("settings", "Settings"),
+    ("runs", "Runs"),
+)
 
 
 def write_comparison(run_paths: Sequence[str | Path], out: str | Path) -> Path:
@@ -55,13 +59,22 @@ def comparison_page(found: Comparison, target: Path) -> str:
     body = [
         head(found),
         h.nav(SECTIONS),
-        h.section("curves", "Curves", h.figures_grid(curve(found, figure) for figure in found.figures), lead=bands(found.groups)),
-        h.section("values", "Values", values_table(found),
-                  lead=f"At round {found.first}, at round {found.last}, and the change between them."),
+        h.section(
+            "curves",
+            "Curves",
+            h.figures_grid(curve(found, figure) for figure in found.figures),
+            lead=bands(found.groups),
+        ),
+        h.section(
+            "values",
+            "Values",
+            values_table(found),
+            lead=f"At round {found.first}, at round {found.last}, and the change between them.",
+        ),
         h.section("differences", "Differences", differences(found)),
         h.section("settings", "Settings that differ", settings_table(found.groups)),
         h.section("runs", "Runs", runs_table(found.groups, target)),
-    ]  # fmt: skip
+    ]
     return h.write_page(" vs ".join(names), "\n".join(body))
 
 
@@ -75,16 +88,25 @@ def head(found: Comparison) -> str:
     runs = every(found.groups)
     backbones = list(dict.fromkeys(run.backbone for run in runs))
     referee = next((run.referee for run in runs if run.referee is not None), None)
-    facts = [("backbone", ", ".join(backbones), ""), ("rounds", f"{found.first} to {found.last}", ""), ("runs", str(len(runs)), ""),
-             ("referee", referee_words(referee), "" if referee == "oracle" else "model")]  # fmt: skip
+    facts = [
+        ("backbone", ", ".join(backbones), ""),
+        ("rounds", f"{found.first} to {found.last}", ""),
+        ("runs", str(len(runs)), ""),
+        ("referee", referee_words(referee), "" if referee == "oracle" else "model"),
+    ]
     names = "".join(
         f'<span class="name"><i class="swatch b{group.tone}"></i>{h.esc(group.label)}</span>' for group in found.groups
     )
     unfinished = [f"{run.name}: {run.unfinished}" for run in runs if run.unfinished]
-    return "".join([
-        '<div class="kicker">Comparison of runs</div>', f'<h1 class="names">{names}</h1>', h.chips(facts),
-        h.banner("Unfinished runs:", unfinished), h.banner("Bear in mind:", found.notes),
-    ])  # fmt: skip
+    return "".join(
+        [
+            '<div class="kicker">Comparison of runs</div>',
+            f'<h1 class="names">{names}</h1>',
+            h.chips(facts),
+            h.banner("Unfinished runs:", unfinished),
+            h.banner("Bear in mind:", found.notes),
+        ]
+    )
 
 
 def bands(groups: Sequence[Group]) -> str:
@@ -93,22 +115,28 @@ def bands(groups: Sequence[Group]) -> str:
     single = [group for group in groups if len(group.runs) == 1]
     parts = []
     if many:
-        parts.append("Thin lines are single seeds, thick ones their mean; the band is its 95% interval over seeds (Student's t).")
+        parts.append(
+            "Thin lines are single seeds, thick ones their mean; the band is its 95% interval over seeds (Student's t)."
+        )
     if single:
         one = "a recipe" if many else "each recipe"
         parts.append(
-            f"With one run of {one}, its band is the 95% interval of the round's own sample, which says nothing of how another "
-            "seed would have gone."
+            f"With one run of {one}, its band is the 95% interval of the round's own sample, which says nothing of how "
+            "another seed would have gone."
         )
     return " ".join(parts)
 
 
 def curve(found: Comparison, figure: Figure) -> Chart:
     """Return one figure of all recipes over the rounds."""
-    places = sorted({
-        item["round"] for run in every(found.groups) for item in run.metrics
-        if item["round"] > 0 or measure(item, figure.key).value is not None
-    })  # fmt: skip
+    places = sorted(
+        {
+            item["round"]
+            for run in every(found.groups)
+            for item in run.metrics
+            if item["round"] > 0 or measure(item, figure.key).value is not None
+        }
+    )
     lines, ends = [], [0.0]
     for group in found.groups:
         several = len(group.runs) > 1
@@ -119,14 +147,20 @@ def curve(found: Comparison, figure: Figure) -> Chart:
             points.append(Point(column, item.value, item.low, item.high, told(item, figure, several)))
         if several:
             for run in group.runs:
-                own = [measure(next((m for m in run.metrics if m["round"] == place), {}), figure.key) for place in places]
+                own = [
+                    measure(next((m for m in run.metrics if m["round"] == place), {}), figure.key) for place in places
+                ]
                 ends += [item.value for item in own if item.value is not None]
-                lines.append(Series("", group.tone, tuple(Point(i, item.value) for i, item in enumerate(own)), thin=True))
+                lines.append(
+                    Series("", group.tone, tuple(Point(i, item.value) for i, item in enumerate(own)), thin=True)
+                )
         lines.append(Series(group.label, group.tone, tuple(points), bold=several))
     names = tuple("start" if place == 0 else str(place) for place in places)
     if figure.percent:
         return Chart(figure.label, figure.note, line_chart(lines, Frame(names, 1.0), figure.label, PERCENT_TICKS))
-    return Chart(figure.label, figure.note, free_chart(lines, [{"round": place} for place in places], ends, figure.label))
+    return Chart(
+        figure.label, figure.note, free_chart(lines, [{"round": place} for place in places], ends, figure.label)
+    )
 
 
 def told(item: Measure, figure: Figure, several: bool) -> str:
@@ -153,10 +187,16 @@ def values_table(found: Comparison) -> str:
             start, end = (group_measure(group, at, figure) for at in (found.first, found.last))
             change = group_change(group, found.first, found.last, figure)
             seeds = str(len(group.runs))
-            rows.append([
-                title, f'<td class="left"><i class="swatch b{group.tone}"></i>{h.esc(group.label)}</td>', f"<td>{seeds}</td>",
-                h.cell(plain(start, group), figure.percent), h.cell(plain(end, group), figure.percent), change_cell(change, figure),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    title,
+                    f'<td class="left"><i class="swatch b{group.tone}"></i>{h.esc(group.label)}</td>',
+                    f"<td>{seeds}</td>",
+                    h.cell(plain(start, group), figure.percent),
+                    h.cell(plain(end, group), figure.percent),
+                    change_cell(change, figure),
+                ]
+            )
     return h.table(["figure", "recipe", "seeds", f"round {found.first}", f"round {found.last}", "change"], rows, left=2)
 
 
@@ -207,19 +247,24 @@ def explain(found: Comparison, reference: Group, others: Sequence[Group]) -> lis
         pairs = len(common_seeds(group, reference))
         if pairs >= 2:
             lines.append(
-                f"{group.label}: paired over {pairs} seeds in common. The sign-flip test has 2^{pairs} = {2**pairs} sign "
-                f"patterns, so its p cannot be below {least_p(pairs):.3g}, however large the difference"
+                f"{group.label}: paired over {pairs} seeds in common. The sign-flip test has 2^{pairs} = {2**pairs} "
+                f"sign patterns, so its p cannot be below {least_p(pairs):.3g}, however large the difference"
                 + ("; p < 0.05 needs at least 6 seeds." if pairs < 6 else ".")
             )
         elif len(group.runs) == 1 or len(reference.runs) == 1:
             lines.append(
-                f"{group.label}: one run against another or with too few seeds in common, so there is no paired test; the "
-                "interval covers each run's own sample, not how other seeds would have gone."
+                f"{group.label}: one run against another or with too few seeds in common, so there is no paired test; "
+                "the interval covers each run's own sample, not how other seeds would have gone."
             )
         else:
-            lines.append(f"{group.label}: fewer than two seeds in common, so there is no paired test; the interval is unpaired.")
+            lines.append(
+                f"{group.label}: fewer than two seeds in common, so there is no paired test; the interval is unpaired."
+            )
     if any(difference(group, reference, found.figures[0], found.last).pairing is Pairing.PAIRED for group in others):
-        lines.append("The p-values are not corrected for the number of figures.")
+        lines.append(
+            "The intervals take differences between seeds as normal, the test does not: where they disagree, the seeds "
+            "are too few to tell. The p-values are not corrected for the number of figures."
+        )
     return lines
 
 
@@ -229,7 +274,10 @@ def settings_table(groups: Sequence[Group]) -> str:
     if not found:
         return '<p class="note">The configurations differ in nothing but name and seed.</p>'
     rows = [
-        [f'<th scope="row"><code>{h.esc(key)}</code></th>', *(f'<td class="wrap">{h.esc(" / ".join(group))}</td>' for group in values)]
+        [
+            f'<th scope="row"><code>{h.esc(key)}</code></th>',
+            *(f'<td class="wrap">{h.esc(" / ".join(group))}</td>' for group in values),
+        ]
         for key, values in found.items()
     ]
     return h.table(["setting", *(group.label for group in groups)], rows)
@@ -248,8 +296,13 @@ def runs_table(groups: Sequence[Group], target: Path) -> str:
             else:
                 name += f' <span class="note">(no report yet: selfevolve report {name})</span>'
             rounds = f"{len(run.rounds)} of {run.planned}" if run.planned is not None else str(len(run.rounds))
-            rows.append([
-                f'<th scope="row"><i class="swatch b{group.tone}"></i>{name}</th>', f'<td class="left">{h.esc(group.label)}</td>',
-                f"<td>{h.esc(run.seed)}</td>", f"<td>{h.esc(rounds)}</td>", f'<td class="left">{h.esc(run.referee or "none")}</td>',
-            ])  # fmt: skip
+            rows.append(
+                [
+                    f'<th scope="row"><i class="swatch b{group.tone}"></i>{name}</th>',
+                    f'<td class="left">{h.esc(group.label)}</td>',
+                    f"<td>{h.esc(run.seed)}</td>",
+                    f"<td>{h.esc(rounds)}</td>",
+                    f'<td class="left">{h.esc(run.referee or "none")}</td>',
+                ]
+            )
     return h.table(["run", "recipe", "seed", "rounds", "referee"], rows, left=2)

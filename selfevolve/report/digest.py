@@ -120,8 +120,8 @@ def compact(record: Mapping[str, Any], number_of_round: int) -> dict[str, Any]:
 def watch(picks: RoundPicks, record: Mapping[str, Any], window: tuple[float, float]) -> None:
     """Let a record become an example of its round, and add up its reward terms.
 
-    The reward belongs to the questioner's stage and the decision to the candidates' assessment, so each example is drawn
-    where it matters; among equals the first stays.
+    The reward belongs to the questioner's stage and the decision to the candidates' assessment, so each example is
+    drawn where it matters; among equals the first stays.
     """
     if record.get("stage") == "questioner":
         total = reward_total(record)
@@ -154,8 +154,8 @@ def watch(picks: RoundPicks, record: Mapping[str, Any], window: tuple[float, flo
 def digest_run(run: RunView, limit: int = ROW_LIMIT) -> Digest:
     """Read every assessed question of a run once.
 
-    All of the candidates' assessment goes into the table. Of the questioner's candidates, as many as fit below ``limit``,
-    spread evenly over the run.
+    All of the candidates' assessment goes into the table. Of the questioner's candidates, as many as fit below
+    ``limit``, spread evenly over the run.
     """
     notes: list[str] = []
     truths = read_truths(run.path)
@@ -174,8 +174,8 @@ def digest_run(run: RunView, limit: int = ROW_LIMIT) -> Digest:
     if len(asked) > room:
         shown = [asked[place * len(asked) // room] for place in range(room)]
         left_out = (
-            f"The run holds {total:,} assessed questions. The table has every one of the candidates' assessment; of the "
-            f"{len(asked):,} that the questioner wrote in training it has {room:,}, spread evenly."
+            f"The run holds {total:,} assessed questions. The table has every one of the candidates' assessment; of "
+            f"the {len(asked):,} that the questioner wrote in training it has {room:,}, spread evenly."
         )
         asked = shown
     ordered = sorted([*asked, *rows["assessment"]], key=lambda row: row["round"])

@@ -43,10 +43,8 @@ def warnings(run: RunView) -> list[str]:
     for metric, found in below.items():
         rounds = ", ".join(str(place) for place, _ in found)
         worst = min(value for _, value in found)
-        lines.append(
-            f"{MONITORED[metric][1]} below its bound of {bounds[metric]:g} in round{'s' if len(found) > 1 else ''} {rounds} "
-            f"(lowest {worst:.3g})"
-        )
+        where = f"round{'s' if len(found) > 1 else ''} {rounds}"
+        lines.append(f"{MONITORED[metric][1]} below its bound of {bounds[metric]:g} in {where} (lowest {worst:.3g})")
     return lines
 
 

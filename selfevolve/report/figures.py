@@ -6,7 +6,7 @@ A figure that a run did not measure is shown as "not measured", never as 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,14 +40,22 @@ VALID_KEPT = Figure("valid_rate_kept", "Validity of kept questions", "share of t
 TOP5 = Figure("top5_share", "Top-five share", "share of the questions that fall in the five commonest patterns")
 TOP5_KEPT = Figure("top5_share_kept", "Top-five share, kept", "the same over the kept questions")
 LABELS = Figure("pseudo_label_accuracy", "Pseudo-label accuracy", "kept valid questions whose majority answer is right")
-LABEL_RIGHT = Figure("label_right_rate", "Right labels among all kept", "kept questions, valid or not, with a right label")
+LABEL_RIGHT = Figure(
+    "label_right_rate", "Right labels among all kept", "kept questions, valid or not, with a right label"
+)
 SAMPLED = Figure("solver_accuracy", "Solver accuracy, sampled", "held-out questions, at the run's temperature")
 GREEDY = Figure("solver_accuracy_greedy", "Solver accuracy, greedy", "held-out questions, most likely token each time")
-BALANCED = Figure("balanced_accuracy", "Balanced accuracy", "mean of invalid recall and valid recall, on held-out questions")
+BALANCED = Figure(
+    "balanced_accuracy", "Balanced accuracy", "mean of invalid recall and valid recall, on held-out questions"
+)
 INVALID_RECALL = Figure("invalid_recall", "Invalid recall", "held-out invalid questions that the solver calls INVALID")
 VALID_RECALL = Figure("valid_recall", "Valid recall", "held-out valid questions that the solver does not call INVALID")
-GATE_INVALID = Figure("gate_invalid_recall", "Invalid recall on the pool", "invalid questions of the round that the vote rejects")
-GATE_VALID = Figure("gate_valid_recall", "Valid recall on the pool", "valid questions of the round that the vote lets pass")
+GATE_INVALID = Figure(
+    "gate_invalid_recall", "Invalid recall on the pool", "invalid questions of the round that the vote rejects"
+)
+GATE_VALID = Figure(
+    "gate_valid_recall", "Valid recall on the pool", "valid questions of the round that the vote lets pass"
+)
 NOVEL = Figure("novel_rate", "Novel rate", "candidates that the novelty gate lets pass, of those decided")
 ANSWERED = Figure("answered_rate", "Answered", "solutions that carry an answer")
 UNDECIDED = Figure("undecided_rate", "Undecided", "questions that got no decision")
@@ -94,7 +102,7 @@ def measure(metrics: Mapping[str, Any], key: str) -> Measure:
     return read_measure(metrics.get(key))
 
 
-def has_any(metrics: list[dict[str, Any]], *keys: str) -> bool:
+def has_any(metrics: Sequence[Mapping[str, Any]], *keys: str) -> bool:
     """True when at least one round measured at least one of the figures."""
     return any(measure(item, key).value is not None for item in metrics for key in keys)
 

@@ -1,7 +1,7 @@
 """Building blocks of the HTML pages: escaping, figures, tables, the page's frame.
 
-Everything that comes from a run folder is untrusted text: it passes `esc` or goes into the packed rows, which the page's
-script only ever writes as text. The page's security policy also refuses every script but its own.
+Everything that comes from a run folder is untrusted text: it passes `esc` or goes into the packed rows, which the
+page's script only ever writes as text. The page's security policy also refuses every script but its own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def pack(columns: Mapping[str, Sequence[Any]]) -> str:
 
 def figure(chart: Chart) -> str:
     """Return a chart with its title and note."""
-    return f"<figure><figcaption><h3>{esc(chart.title)}</h3><p>{esc(chart.note[:1].upper() + chart.note[1:])}</p></figcaption>{chart.svg}</figure>"
+    note = chart.note[:1].upper() + chart.note[1:]
+    return f"<figure><figcaption><h3>{esc(chart.title)}</h3><p>{esc(note)}</p></figcaption>{chart.svg}</figure>"
 
 
 def figures_grid(charts: Iterable[Chart]) -> str:

@@ -16,6 +16,9 @@ from selfevolve.report.run_page import facts_of
 REPLIES_SHOWN = 3  # solver replies of an example; the page has them all
 SHOWN = (figures.VALID, figures.TOP5, figures.LABELS, figures.SAMPLED, figures.GREEDY)
 
+GATE = (figures.VALID, figures.VALID_KEPT, figures.BALANCED, figures.INVALID_RECALL, figures.VALID_RECALL)
+REWARDS = (figures.REWARD, figures.KEPT, figures.PATTERNS, figures.UNDECIDED, figures.MALFORMED)
+
 
 def inline(text: object) -> str:
     """Return untrusted text safe inside a line or a table cell."""
@@ -62,7 +65,12 @@ def time_table(run: RunView) -> str:
 def example(item: Example) -> str:
     """Return one example, verbatim."""
     record = item.record
-    lines = [f"**{inline(item.title)}** ({inline(record.get('id', ''))})", "", fenced(record.get("question") or record.get("reply")), ""]
+    lines = [
+        f"**{inline(item.title)}** ({inline(record.get('id', ''))})",
+        "",
+        fenced(record.get("question") or record.get("reply")),
+        "",
+    ]
     lines += [f"- {inline(name)}: {inline(value)}" for name, value in facts_of(record)]
     replies = part(record, "solutions").get("replies")
     if isinstance(replies, list) and replies:
@@ -85,13 +93,14 @@ def run_markdown(run: RunView, digest: Digest) -> str:
     parts += [f"**Collapse monitor:** {inline(line)}" for line in warnings(run)]
     parts += [f"**Not read:** {inline(line)}" for line in run.notes[:10]]
     parts += ["## Curves", rounds_table(run.metrics, SHOWN)]
-    parts += ["## Validity gate", rounds_table(run.rounds, (
-        figures.VALID, figures.VALID_KEPT, figures.BALANCED, figures.INVALID_RECALL, figures.VALID_RECALL))]  # fmt: skip
-    parts += ["## Reward and decisions", rounds_table(run.rounds, (
-        figures.REWARD, figures.KEPT, figures.PATTERNS, figures.UNDECIDED, figures.MALFORMED))]  # fmt: skip
+    parts += ["## Validity gate", rounds_table(run.rounds, GATE)]
+    parts += ["## Reward and decisions", rounds_table(run.rounds, REWARDS)]
     parts += ["## Where the time went (s)", time_table(run), "## Examples"]
     for place, picks in sorted(digest.picks.items()):
         parts += [f"### Round {place}", *(example(item) for item in picks.examples())]
     parts.append("## Glossary")
-    parts += [f"- `{term.name}` ({inline(term.unit)}): {inline(term.meaning)} Formula: {inline(term.formula)}." for term in glossary()]
+    parts += [
+        f"- `{term.name}` ({inline(term.unit)}): {inline(term.meaning)} Formula: {inline(term.formula)}."
+        for term in glossary()
+    ]
     return "\n\n".join(parts) + "\n"

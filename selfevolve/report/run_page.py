@@ -8,6 +8,7 @@ from typing import Any
 from selfevolve.diagnostics.glossary import Entry
 from selfevolve.report import charts, figures
 from selfevolve.report import html as h
+from selfevolve.report.admission import admission_table
 from selfevolve.report.digest import Digest, RoundPicks, part, words
 from selfevolve.report.facts import glossary, referee_words, warnings
 from selfevolve.report.figures import Figure, measure, number, round_name, write_change, write_value
@@ -15,10 +16,16 @@ from selfevolve.report.load import RunView, read_object
 
 REPLY_LIMIT = 20_000  # characters of one reply that are shown
 SECTIONS = (
-    ("curves", "Curves"), ("gate", "Validity gate"), ("patterns", "Patterns"), ("reward", "Reward and decisions"),
-    ("time", "Time"), ("rounds", "All figures"), ("examples", "Examples"), ("table", "Admission table"),
+    ("curves", "Curves"),
+    ("gate", "Validity gate"),
+    ("patterns", "Patterns"),
+    ("reward", "Reward and decisions"),
+    ("time", "Time"),
+    ("rounds", "All figures"),
+    ("examples", "Examples"),
+    ("table", "Admission table"),
     ("glossary", "Glossary"),
-)  # fmt: skip
+)
 
 
 def run_page(run: RunView, digest: Digest) -> str:
@@ -27,21 +34,37 @@ def run_page(run: RunView, digest: Digest) -> str:
     body = [
         head(run),
         h.nav(SECTIONS),
-        h.section("curves", "Curves", h.figures_grid(charts.main_charts(run.metrics)),
-                  lead="Bands are 95% intervals (Wilson) of each round's own sample. Point at a round for its numbers."),
+        h.section(
+            "curves",
+            "Curves",
+            h.figures_grid(charts.main_charts(run.metrics)),
+            lead="Bands are 95% intervals (Wilson) of each round's own sample. Point at a round for its numbers.",
+        ),
         h.section("gate", "Validity gate", h.figures_grid(charts.gate_charts(run.metrics))),
-        h.section("patterns", "Patterns", h.figures_grid(pattern_figures(run.metrics)),
-                  lead="Which kinds of exercise the round's questions are. The commonest patterns have a colour of their own."),
+        h.section(
+            "patterns",
+            "Patterns",
+            h.figures_grid(pattern_figures(run.metrics)),
+            lead="Which kinds of exercise the questions are. The commonest patterns have a colour of their own.",
+        ),
         h.section("reward", "Reward and decisions", h.figures_grid(reward_figures(run, terms))),
         h.section("time", "Time", time_part(run), time_note(run)),
-        h.section("rounds", "All figures", rounds_table(run.metrics),
-                  lead="Under each rate: its 95% interval and denominator. A dash means not measured."),
-        h.section("examples", "Examples", examples(run, digest.picks),
-                  lead="Verbatim. Best, worst and repeated are from the questioner's steps; the others from the candidates."),
-        admission(run, digest),
+        h.section(
+            "rounds",
+            "All figures",
+            rounds_table(run.metrics),
+            lead="Under each rate: its 95% interval and denominator. A dash means not measured.",
+        ),
+        h.section(
+            "examples",
+            "Examples",
+            examples(run, digest.picks),
+            lead="Verbatim. Best, worst and repeated are from the questioner's steps; the others from the candidates.",
+        ),
+        admission_table(digest),
         h.section("glossary", "Glossary", glossary_list(glossary())),
         f"<footer>Made from the run folder {h.esc(run.name)} alone. {h.esc(versions(run))}</footer>",
-    ]  # fmt: skip
+    ]
     return h.write_page(f"{run.recipe} \u00b7 {run.name}", "\n".join(body))
 
 
@@ -49,18 +72,25 @@ def head(run: RunView) -> str:
     """Return the headline: what ran, how far, who knew the truth, and the four figures that matter."""
     done, planned = len(run.rounds), run.planned
     rounds = f"{done} of {planned}" if planned is not None else str(done)
-    facts = [("backbone", run.backbone, ""), ("seed", run.seed, ""), ("rounds", rounds, ""),
-             ("referee", referee_words(run.referee), "" if run.referee == "oracle" else "model")]  # fmt: skip
+    facts = [
+        ("backbone", run.backbone, ""),
+        ("seed", run.seed, ""),
+        ("rounds", rounds, ""),
+        ("referee", referee_words(run.referee), "" if run.referee == "oracle" else "model"),
+    ]
     about = run.config.get("description")
-    return "".join([
-        '<div class="kicker">Self-evolution run</div>', f"<h1>{h.esc(run.recipe)}</h1>",
-        f'<p class="lead">{h.esc(about)}</p>' if about else "",
-        h.chips(facts),
-        h.banner("Unfinished run.", [run.unfinished] if run.unfinished else []),
-        h.banner("Collapse monitor:", warnings(run)),
-        h.banner("Not read:", run.notes[:10]),
-        f'<div class="tiles">{"".join(tile(run.metrics, figure) for figure in figures.HEADLINE)}</div>',
-    ])  # fmt: skip
+    return "".join(
+        [
+            '<div class="kicker">Self-evolution run</div>',
+            f"<h1>{h.esc(run.recipe)}</h1>",
+            f'<p class="lead">{h.esc(about)}</p>' if about else "",
+            h.chips(facts),
+            h.banner("Unfinished run.", [run.unfinished] if run.unfinished else []),
+            h.banner("Collapse monitor:", warnings(run)),
+            h.banner("Not read:", run.notes[:10]),
+            f'<div class="tiles">{"".join(tile(run.metrics, figure) for figure in figures.HEADLINE)}</div>',
+        ]
+    )
 
 
 def tile(metrics: Sequence[Mapping[str, Any]], figure: Figure) -> str:
@@ -77,15 +107,22 @@ def tile(metrics: Sequence[Mapping[str, Any]], figure: Figure) -> str:
         since = "the start" if origin == "start" else f"round {origin}"
         tone = "" if abs(change) < 0.0005 else "up" if good else "down"
         small = f'<b class="{tone}">{write_change(change)}</b> since {since}'
-    return f'<div class="tile"><span>{h.esc(figure.label)}</span><strong>{write_value(last.value)}</strong><small>{small}</small></div>'
+    return (
+        f'<div class="tile"><span>{h.esc(figure.label)}</span>'
+        f"<strong>{write_value(last.value)}</strong><small>{small}</small></div>"
+    )
 
 
 def pattern_figures(metrics: Sequence[Mapping[str, Any]]) -> list[charts.Chart]:
     """Return the charts of patterns and novelty."""
     found = [
         charts.pattern_chart(metrics, "pool", "Patterns of all questions", "Share of the parsed questions"),
-        charts.pattern_chart(metrics, "kept", "Patterns of kept questions", "Share of the questions that became solver data"),
-        charts.count_chart(metrics, "error_types", "What is wrong with invalid questions", "Share of the invalid questions", {}),
+        charts.pattern_chart(
+            metrics, "kept", "Patterns of kept questions", "Share of the questions that became solver data"
+        ),
+        charts.count_chart(
+            metrics, "error_types", "What is wrong with invalid questions", "Share of the invalid questions", {}
+        ),
     ]
     novel = charts.novelty_chart(metrics)
     return [*found, novel] if novel.svg else found
@@ -112,10 +149,14 @@ def time_part(run: RunView) -> str:
     if not chart.svg or not whole:
         return h.figures_grid([chart])
     rows = [
-        [f'<th scope="row"><i class="swatch b{charts.STAGE_TONES.get(name, 0)}"></i>{h.esc(words(name))}</th>',
-         f"<td>{seconds:,.1f}</td>", f"<td>{seconds / len(run.rounds):,.1f}</td>", f"<td>{100 * seconds / whole:.1f}%</td>"]
+        [
+            f'<th scope="row"><i class="swatch b{charts.STAGE_TONES.get(name, 0)}"></i>{h.esc(words(name))}</th>',
+            f"<td>{seconds:,.1f}</td>",
+            f"<td>{seconds / len(run.rounds):,.1f}</td>",
+            f"<td>{100 * seconds / whole:.1f}%</td>",
+        ]
         for name, seconds in sorted(totals.items(), key=lambda pair: -pair[1])
-    ]  # fmt: skip
+    ]
     totals_table = h.table(["stage", "s in all", "s a round", "share"], rows)
     return f'<div class="grid">{h.figure(chart)}<div>{totals_table}</div></div>'
 
@@ -164,19 +205,41 @@ def facts_of(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     if record.get("own_answer") is not None:
         found.append(("questioner's answer", str(record["own_answer"])))
     if vote:
-        found.append(("validity vote", f"{vote.get('invalid')} invalid, {vote.get('valid')} valid, {vote.get('undecided')} undecided"))
+        found.append(
+            (
+                "validity vote",
+                f"{vote.get('invalid')} invalid, {vote.get('valid')} valid, {vote.get('undecided')} undecided",
+            )
+        )
     if solved:
-        clusters = ", ".join(f"{one[0]} \u00d7{one[1]}" for one in solved.get("clusters") or [] if isinstance(one, list) and len(one) == 2)
+        clusters = ", ".join(
+            f"{one[0]} \u00d7{one[1]}"
+            for one in solved.get("clusters") or []
+            if isinstance(one, list) and len(one) == 2
+        )
         share = number(solved.get("share"))
         found.append(("answers", clusters or "none"))
-        found.append(("majority", f"{solved.get('answer')}, share {'undecided' if share is None else f'{share:.2f}'}"
-                      f" of {solved.get('counted')} counted{', tie' if solved.get('tie') else ''}"))  # fmt: skip
+        found.append(
+            (
+                "majority",
+                f"{solved.get('answer')}, share {'undecided' if share is None else f'{share:.2f}'}"
+                f" of {solved.get('counted')} counted{', tie' if solved.get('tie') else ''}",
+            )
+        )
     if novelty:
         match = novelty.get("match")
-        found.append(("novelty", f"{words(novelty.get('decision'))}, compared with {novelty.get('compared')}"
-                      + (f"; same exercise as {match}" if match is not None else "")))  # fmt: skip
+        found.append(
+            (
+                "novelty",
+                f"{words(novelty.get('decision'))}, compared with {novelty.get('compared')}"
+                + (f"; same exercise as {match}" if match is not None else ""),
+            )
+        )
     if reward:
-        terms = ", ".join(f"{words(name)} {write_value(number(value), percent=False)}" for name, value in part(reward, "terms").items())
+        terms = ", ".join(
+            f"{words(name)} {write_value(number(value), percent=False)}"
+            for name, value in part(reward, "terms").items()
+        )
         found.append(("reward", f"{write_value(number(reward.get('total')), percent=False)} ({terms})"))
     if truth:
         state = {True: "valid", False: "invalid"}.get(truth.get("valid"), "undecided")  # type: ignore[arg-type]
@@ -222,46 +285,6 @@ def examples(run: RunView, picks: Mapping[int, RoundPicks]) -> str:
     return "".join(parts)
 
 
-def options(name: str, label: str, values: Sequence[tuple[str, str]]) -> str:
-    """Return a filter of the admission table."""
-    items = "".join(f'<option value="{h.esc(value)}">{h.esc(text)}</option>' for value, text in [("", label), *values])
-    return f'<select id="f-{name}" aria-label="{h.esc(label)}">{items}</select>'
-
-
-def admission(run: RunView, digest: Digest) -> str:
-    """Return the table of every question, packed; the page's script unpacks, filters and pages it."""
-    if not digest.total:
-        return h.section("table", "Admission table", '<p class="note">No question has been assessed yet.</p>')
-    data = digest.columns
-
-    def met(name: str) -> list[str]:
-        return list(dict.fromkeys(str(value) for value in data[name] if value is not None))
-
-    truths = [("valid", "truly valid"), ("invalid", "truly invalid"), ("kept_invalid", "kept though invalid"),
-              ("rejected_valid", "rejected though valid"), ("unknown", "truth not known")]  # fmt: skip
-    controls = "".join([
-        '<input id="f-q" type="search" placeholder="Search questions, answers, patterns, reasons" aria-label="Search">',
-        options("round", "all rounds", [(value, f"round {value}") for value in met("round")]),
-        options("stage", "all stages", [(value, words(value)) for value in met("stage")]),
-        options("decision", "all decisions", [(value, words(value)) for value in sorted(met("decision"))]),
-        options("truth", "any truth", truths),
-        '<span id="count">unpacking\u2026</span><button id="back" disabled>\u2190</button><button id="next" disabled>\u2192</button>',
-    ])  # fmt: skip
-    widths = (("round", "round", 6), ("question", "question", 43), ("invalid", "invalid votes", 9), ("s", "s", 6),
-              ("novelty", "novelty", 9), ("reward", "reward", 7), ("decision", "decision", 11), ("truth", "truth", 9))  # fmt: skip
-    heads = "".join(
-        f'<th scope="col" data-key="{key}" style="width:{width}%"{" class=left" if key in ("question", "decision", "truth") else ""}>{name}</th>'
-        for key, name, width in widths
-    )
-    note = f'<p class="note" style="margin-top:10px">{h.esc(digest.left_out)}</p>' if digest.left_out else ""
-    return h.section(
-        "table", "Admission table", f'<div class="controls">{controls}</div>', note,
-        f'<div class="scroll"><table id="rows"><thead><tr>{heads}</tr></thead><tbody></tbody></table></div>',
-        f'<script type="text/plain" id="packed">{h.pack(data)}</script>',
-        lead="Every assessed question with its votes and the reason for its decision. Open a row for all that is known of it.",
-    )  # fmt: skip
-
-
 def glossary_list(terms: Sequence[Entry]) -> str:
     """Return what each figure means."""
     items = "".join(
@@ -277,7 +300,11 @@ def versions(run: RunView) -> str:
     found = read_object(run.path / "environment.json")
     packages = found.get("packages")
     named = packages if isinstance(packages, Mapping) else found
-    known = [f"{name} {named[name]}" for name in ("selfevolve", "torch", "transformers", "trl") if isinstance(named.get(name), str)]
+    known = [
+        f"{name} {named[name]}"
+        for name in ("selfevolve", "torch", "transformers", "trl")
+        if isinstance(named.get(name), str)
+    ]
     if isinstance(found.get("python"), str):
         known.insert(0, f"Python {found['python'].split()[0]}")
     return f"Ran with {', '.join(known)}." if known else ""

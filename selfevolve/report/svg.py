@@ -87,13 +87,11 @@ class _Canvas:
             if x + need > WIDTH and x > LEFT:
                 x, row = float(LEFT), row + 1
             y = 12 + row * LEGEND_ROW
-            mark = (
-                f'<rect class="f{tone}" x="{_n(x)}" y="{y - 9}" width="11" height="11" rx="2.5"/>'
-                if self.bars
-                else f'<line class="s{tone} key{" dash" if dashed else ""}" '
-                f'x1="{_n(x)}" x2="{_n(x + 16)}" y1="{y - 3.5}" y2="{y - 3.5}"/>'
-            )
-            self.parts.append(f'{mark}<text class="legend" x="{_n(x + (16 if self.bars else 21))}" y="{y}">{escape(label)}</text>')
+            if self.bars:
+                self.rect(f"f{tone} chip", x, y - 9, 11, 11)
+            else:
+                self.line(f"s{tone} key{' dash' if dashed else ''}", x, y - 3.5, x + 16, y - 3.5)
+            self.text("legend", x + (16 if self.bars else 21), y, label, anchor="start")
             x += need
         return (row + 1) * LEGEND_ROW + 4 if entries else 0
 
@@ -107,33 +105,46 @@ class _Canvas:
         inside = min(max(value, self.frame.bottom), self.frame.top)
         return self.top + self.height * (self.frame.top - inside) / span
 
+    def text(self, kind: str, x: float, y: float, text: str, anchor: str = "middle", turned: bool = False) -> None:
+        """Write a line of text; ``turned`` reads upwards."""
+        where = f'x="{_n(x)}" y="{_n(y)}"'
+        if turned:
+            where = f'transform="rotate(-90)" x="{_n(-y)}" y="{_n(x)}"'
+        self.parts.append(f'<text class="{kind}" {where} text-anchor="{anchor}">{escape(text)}</text>')
+
+    def line(self, kind: str, x1: float, y1: float, x2: float, y2: float) -> None:
+        """Draw a straight line."""
+        self.parts.append(f'<line class="{kind}" x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"/>')
+
+    def rect(self, kind: str, x: float, y: float, width: float, height: float, opacity: float | None = None) -> None:
+        """Draw a rectangle."""
+        more = "" if opacity is None else f' fill-opacity="{opacity:.2f}"'
+        size = f'width="{_n(width)}" height="{_n(max(0.0, height))}"'
+        self.parts.append(f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" {size}{more}/>')
+
     def axes(self, ticks: Sequence[float]) -> None:
         """Draw grid lines, tick labels and axis labels."""
         frame, foot = self.frame, self.top + self.height
         for tick in ticks:
-            kind = "base" if abs(tick) < 1e-12 else "grid"
-            y = _n(self.y(tick))
-            self.parts.append(f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-            self.parts.append(f'<text class="tick" x="{LEFT - 7}" y="{_n(self.y(tick) + 4)}" text-anchor="end">{write_tick(tick, frame.unit)}</text>')
+            y = self.y(tick)
+            self.line("base" if abs(tick) < 1e-12 else "grid", LEFT, y, WIDTH - RIGHT, y)
+            self.text("tick", LEFT - 7, y + 4, write_tick(tick, frame.unit), anchor="end")
         stride = max(1, -(-len(frame.columns) // 12))
         for place, name in enumerate(frame.columns):
             if place % stride == 0:
-                self.parts.append(f'<text class="tick" x="{_n(self.x(place))}" y="{_n(foot + 16)}" text-anchor="middle">{escape(name)}</text>')
-        self.parts.append(f'<text class="axis" x="{_n(LEFT + self.width / 2)}" y="{_n(foot + 33)}" text-anchor="middle">{escape(frame.x_label)}</text>')
+                self.text("tick", self.x(place), foot + 16, name)
+        self.text("axis", LEFT + self.width / 2, foot + 33, frame.x_label)
         if frame.y_label:
-            middle = _n(self.top + self.height / 2)
-            self.parts.append(f'<text class="axis" transform="rotate(-90)" x="-{middle}" y="11" text-anchor="middle">{escape(frame.y_label)}</text>')
+            self.text("axis", 11, self.top + self.height / 2, frame.y_label, turned=True)
 
     def hovers(self, texts: Sequence[str]) -> None:
         """Lay a transparent column over each place, with its numbers as title."""
         step = self.width / max(1, len(self.frame.columns))
         for place, text in enumerate(texts):
-            if text:
-                self.parts.append(
-                    f'<g class="hover"><rect x="{_n(LEFT + place * step)}" y="{self.top}" width="{_n(step)}" height="{self.height}"/>'
-                    f'<line x1="{_n(self.x(place))}" x2="{_n(self.x(place))}" y1="{self.top}" y2="{self.top + self.height}"/>'
-                    f"<title>{escape(text)}</title></g>"
-                )
+            self.parts.append('<g class="hover">')
+            self.rect("area", LEFT + place * step, self.top, step, self.height)
+            self.line("guide", self.x(place), self.top, self.x(place), self.top + self.height)
+            self.parts.append(f"<title>{escape(text)}</title></g>")
 
     def svg(self, label: str) -> str:
         """Return the chart."""
@@ -189,7 +200,9 @@ def _bands(canvas: _Canvas, series: Series) -> list[str]:
     for stretch in stretches:
         if len(stretch) == 1:
             x, high, low = stretch[0]
-            bands.append(f'<line class="s{series.tone} whisker" x1="{_n(x)}" x2="{_n(x)}" y1="{_n(high)}" y2="{_n(low)}"/>')
+            bands.append(
+                f'<line class="s{series.tone} whisker" x1="{_n(x)}" x2="{_n(x)}" y1="{_n(high)}" y2="{_n(low)}"/>'
+            )
         elif stretch:
             upper = " ".join(f"{_n(x)},{_n(high)}" for x, high, _ in stretch)
             lower = " ".join(f"{_n(x)},{_n(low)}" for x, _, low in reversed(stretch))
@@ -200,19 +213,22 @@ def _bands(canvas: _Canvas, series: Series) -> list[str]:
 def line_chart(series: Sequence[Series], frame: Frame, label: str, ticks: Sequence[float] | None = None) -> str:
     """Return lines over rounds, each with the band of its interval."""
     named = [item for item in series if item.label]
-    canvas = _Canvas(frame, [(item.label, item.tone, item.dashed) for item in named] if len(named) > 1 else [], bars=False)
+    canvas = _Canvas(
+        frame, [(item.label, item.tone, item.dashed) for item in named] if len(named) > 1 else [], bars=False
+    )
     canvas.axes(ticks if ticks is not None else nice_ticks(frame.bottom, frame.top))
     for item in series:
         canvas.parts += _bands(canvas, item)
     for item in sorted(series, key=lambda one: not one.thin):
         kind = "thin" if item.thin else "bold" if item.bold else "main"
-        canvas.parts.append(f'<path class="s{item.tone} {kind}{" dash" if item.dashed else ""}" d="{_path(canvas, item.points)}"/>')
+        canvas.parts.append(
+            f'<path class="s{item.tone} {kind}{" dash" if item.dashed else ""}" d="{_path(canvas, item.points)}"/>'
+        )
         if not item.thin:
-            canvas.parts += [
-                f'<circle class="f{item.tone} dot" cx="{_n(canvas.x(point.x))}" cy="{_n(canvas.y(point.value))}" r="3.2"/>'
-                for point in item.points
-                if point.value is not None
-            ]
+            for point in item.points:
+                if point.value is not None:
+                    place = f'cx="{_n(canvas.x(point.x))}" cy="{_n(canvas.y(point.value))}"'
+                    canvas.parts.append(f'<circle class="f{item.tone} dot" {place} r="3.2"/>')
     texts = [f"{frame.x_label} {name}" if name.isdigit() else name for name in frame.columns]
     for item in named:
         for point in item.points:
@@ -234,10 +250,7 @@ def stacked_bars(layers: Sequence[Layer], frame: Frame, label: str) -> str:
             value = layer.values[place]
             if value > 0:
                 high, low = canvas.y(foot + value), canvas.y(foot)
-                canvas.parts.append(
-                    f'<rect class="f{layer.tone} bar" x="{_n(canvas.x(place) - wide / 2)}" y="{_n(high)}" '
-                    f'width="{_n(wide)}" height="{_n(max(0.0, low - high))}"/>'
-                )
+                canvas.rect(f"f{layer.tone} bar", canvas.x(place) - wide / 2, high, wide, low - high)
                 texts[place] += f"\n{layer.label}: {layer.texts[place]}"
             foot += value
     canvas.hovers(texts)
@@ -256,13 +269,10 @@ def heat_map(
         for bin_, value in enumerate(column):
             if value:
                 high = canvas.y(frame.bottom + (bin_ + 1) * span)
-                canvas.parts.append(
-                    f'<rect class="f1" fill-opacity="{0.06 + 0.94 * value / most:.2f}" x="{_n(LEFT + place * step + 1)}" '
-                    f'y="{_n(high + 0.5)}" width="{_n(step - 2)}" height="{_n(canvas.height / len(column) - 1)}"/>'
-                )
+                left, tall = LEFT + place * step, canvas.height / len(column)
+                canvas.rect("f1", left + 1, high + 0.5, step - 2, tall - 1, opacity=0.06 + 0.94 * value / most)
     canvas.axes(nice_ticks(frame.bottom, frame.top))
     for value in lines:
-        y = _n(canvas.y(value))
-        canvas.parts.append(f'<line class="mark" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        canvas.line("mark", LEFT, canvas.y(value), WIDTH - RIGHT, canvas.y(value))
     canvas.hovers(texts)
     return canvas.svg(label)

@@ -196,7 +196,12 @@ def start(shape: Shape) -> dict[str, Any]:
 
 
 def write_fake_run(
-    folder: Path, recipe: str = "r_quest", seed: int = 1, rounds: int = 10, questions: int = 400, planned: int | None = None
+    folder: Path,
+    recipe: str = "r_quest",
+    seed: int = 1,
+    rounds: int = 10,
+    questions: int = 400,
+    planned: int | None = None,
 ) -> Path:
     """Write a run folder of ``rounds`` complete rounds out of ``planned`` and return it."""
     rng = random.Random(f"{recipe}-{seed}")

@@ -142,7 +142,7 @@
   const line = (i) => {
     const row = make("tr", "row"), vote = data.vote[i];
     const add = (text, cls) => row.append(make("td", cls, text));
-    add(`${data.round[i]}${data.stage[i] === "questioner" ? "." + data.step[i] : ""}`);
+    add(data.stage[i] === "questioner" ? `${data.round[i]}, step ${data.step[i]}` : data.round[i]);
     const question = make("td", "q"), inner = make("div", "", data.question[i] || data.reply[i] || "(empty reply)");
     question.append(inner);
     row.append(question);
@@ -201,7 +201,7 @@
     texts = [];
     for (let i = 0; i < size; i++) {
       texts.push([data.question[i], data.reply[i], data.own[i], data.answer[i], data.pattern[i], words(data.pattern[i]),
-        data.error[i], data.reason[i], data.id[i]].filter(Boolean).join("\n").toLowerCase());
+        data.error[i], data.reason[i], words(data.novelty[i]), words(data.decision[i]), data.id[i]].filter(Boolean).join("\n").toLowerCase());
       if (data.question[i]) index.set(data.id[i], i);
     }
     if (location.hash.startsWith("#table?")) {
