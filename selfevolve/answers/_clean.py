@@ -40,12 +40,12 @@ _TABLE |= {0xFF10 + i: str(i) for i in range(10)}
 
 _RAISED = re.compile("[" + "".join(_SUPERSCRIPT) + "]+")
 _LOWERED = re.compile("[" + "".join(_SUBSCRIPT) + "]+")
-_THOUSANDS_JOINT = re.compile(r"(?<=\d)(?:\{,\}|,\\!)\s*(?=\d{3}(?!\d))")
+_THOUSANDS_JOINT = re.compile(r"(?<=\d)\s*(?:\{\s*,\s*\}|,\\!)\s*(?=\d{3}(?!\d))")
 _BLANK_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[ ]\d{3})+(?:\.\d+)?")
 _DELIMITERS = re.compile(r"(?<!\\)\\[()\[\]]")
 _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle)(?![a-zA-Z])\s*(?:\.(?=\s|\\|$)|)")
 _NO_EFFECT = re.compile(r"\\(?:displaystyle|textstyle|limits|nolimits|hfill|allowbreak)(?![a-zA-Z])")
-_SPACES = re.compile(r"\\[,;:]|\\ |\\(?:quad|qquad|thinspace|medspace|enspace|newline)(?![a-zA-Z])|~|\\hspace\{[^{}]*\}")
+_SPACES = re.compile(r"(?<!\\)\\[,;: ]|\\q?quad|\\(?:thinspace|medspace|enspace|newline)(?![a-zA-Z])|~|\\hspace\{[^{}]*\}")
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _TIMES_TEN = re.compile(r"(?<=[\d.])\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 _STARRED = re.compile(r"\*\*(.+)\*\*", re.DOTALL)
@@ -54,12 +54,17 @@ _PLAIN_RELATIONS = (
     ("\\lt", "<"), ("\\gt", ">"), ("!=", "\\ne "), ("<=", "\\le "), (">=", "\\ge "), ("=<", "\\le "), ("==", "="),
 )  # fmt: skip
 _RELATION_COMMANDS = [(re.compile(re.escape(old) + r"(?![a-zA-Z])"), new) for old, new in _PLAIN_RELATIONS]
-_BARE = {"<": r"\lt", ">": r"\gt"}
+_PROGRAM = re.compile(r"\b(?:np|numpy|math|Math|sympy)\.(E|PI|[a-z]+[0-9]*)(?![A-Za-z_.])")  # as in np.sqrt, Math.PI
+_CONSTANTS = {"E": "e", "PI": "pi"}
+_DOUBLED = re.compile(
+    r"\\\\(?=(?:[dtc]?frac|left|right|sqrt|leq?|geq?|neq?|text|boxed|pi|infty|cdot|times|pm|in|circ)(?![a-zA-Z]))"
+)
 
 
 def _brace(mark: str, letters: dict[str, str]) -> object:
     def replace(match: re.Match[str]) -> str:
-        return mark + "{" + "".join(letters[c] for c in match.group()) + "}"
+        plain = "".join(letters[c] for c in match.group())
+        return mark + (plain if plain.isdigit() and len(plain) == 1 else "{" + plain + "}")
 
     return replace
 
@@ -75,10 +80,12 @@ def clean(text: str) -> str:
     starred = _STARRED.fullmatch(out)
     if starred:
         out = starred.group(1).strip()
+    out = _THOUSANDS_JOINT.sub("", out)
     if "\\" in out:
         out = _clean_commands(out)
     if "$" in out:
         out = _drop_dollars(out)
+    out = _PROGRAM.sub(lambda m: _CONSTANTS.get(m.group(1), m.group(1)), out)
     out = _TIMES_TEN.sub(r" \\times ", out).replace("**", "^")
     for pattern, new in _RELATION_COMMANDS:
         out = pattern.sub(lambda _, new=new: new, out)
@@ -93,13 +100,18 @@ def clean(text: str) -> str:
 
 
 def _clean_commands(out: str) -> str:
+    out = undouble(out)
     out = out.replace("\\$", "\\usd ").replace("\\%", "%").replace("\\*", "*").replace("\\#", "#")
-    out = _THOUSANDS_JOINT.sub("", out)
     out = _DELIMITERS.sub(" ", out)
     out = _SIZES.sub("", out)
     out = _NO_EFFECT.sub("", out)
     out = _SPACES.sub(" ", out.replace("\\!", ""))
     return _FRACTIONS.sub(r"\\frac", out)
+
+
+def undouble(text: str) -> str:
+    """Halve the backslashes of commands that were escaped twice; in an environment a double one ends a row."""
+    return text if "\\begin" in text else _DOUBLED.sub(r"\\", text)
 
 
 def _drop_dollars(out: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -11,6 +12,12 @@ from selfevolve.answers._tokens import Unreadable
 from selfevolve.answers._units import Unit
 
 Key = tuple[Any, ...]
+_BLANK = re.compile(r"(?<![\d,])\s+|\s+(?!\s*[\d,])")
+
+
+def squash(text: str) -> str:
+    """Return ``text`` without the blanks that part no numbers."""
+    return _BLANK.sub("", text)
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Text:
 
     @property
     def key(self) -> Key:
-        return ("text", self.words if self.words else self.raw)
+        return ("text", self.words) if self.words and not self.formula else ("formula", squash(self.raw))
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class Scalar:
     digits: int = 0  # significant digits, where it was written as one decimal
     places: int = 0  # digits after the point, then
     perhaps: tuple[Value, Unit] | None = None  # "5 m" may also be five metres
+    decimal: bool = False  # and the number before it is written with a point, as measured ones are
 
     @property
     def key(self) -> Key:
@@ -78,6 +86,7 @@ class Group:
     kind: str
     items: tuple[Form, ...]
     ordered: bool = False  # a bare list with an ellipsis keeps its order
+    either: bool = False  # joined by "or": the members may be one value written twice
 
     @property
     def key(self) -> Key:

@@ -1,9 +1,10 @@
-"""Values of expressions: exact fractions where possible, else 60 digits; symbols are tried at four fixed points.
+"""Values of expressions: exact fractions where possible, else 100 digits; symbols are tried at six fixed points.
 
-Two expressions with symbols are the same function when they agree at the points to 40 digits (a random identity test;
+Two expressions with symbols are the same function when they agree at the points to 70 digits (a random identity test;
 for polynomials over the rationals the points are exact, after J. T. Schwartz, "Fast probabilistic algorithms", 1980).
-Points 0 and 1 have positive coordinates, 2 mixed and 3 negative ones; at 2 and 3 only real values are compared, so that
-``ln(x^2)`` equals ``2 ln(x)`` on the common domain while ``sqrt(x^2)`` does not equal ``x``.
+Point 2 has mixed and 3 negative coordinates, the others positive ones. A point where one of two expressions is real and
+the other is not is left out, and so is a point with negative coordinates where neither is real: ``ln(x^2)`` equals
+``2 ln(x)`` on the common domain, while ``sqrt(x^2)`` does not equal ``x``.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 from selfevolve.answers._parser import Node
 from selfevolve.answers._tokens import TooLarge, Unreadable
 
-DIGITS = 60  # decimal digits of inexact work
+DIGITS = 100  # decimal digits of inexact work
 MAX_BITS = 60_000  # of an exact numerator or denominator
 MAX_EXPONENT = 1_000_000  # binary exponent of an inexact value
 MAX_TERMS = 5_000  # of a finite sum or product
-POINTS = 4
+POINTS = 6
 _LOCAL = threading.local()
 
 
@@ -109,7 +110,7 @@ def evaluate(node: Node, sign: int = 1) -> Value:
         except TooLarge:
             raise
         except Unreadable:
-            if k < 2:
+            if k in (0, 1):
                 raise
             values.append(None)
         delicate = delicate or work.delicate
@@ -126,7 +127,9 @@ def same_value(a: Value, b: Value) -> bool | None:
     pairs = list(zip(a.at * size if a.constant else a.at, b.at * size if b.constant else b.at, strict=False))[:size]
     compared, exact = 0, True
     for k, (x, y) in enumerate(pairs):
-        if x is None or y is None or (k >= 2 and not (_real(x) and _real(y))):
+        if x is None or y is None:
+            continue
+        if size > 1 and (_real(x) != _real(y) or (k in (2, 3) and not _real(x))):
             continue
         compared += 1
         exact = exact and isinstance(x, Fraction) and isinstance(y, Fraction)
@@ -155,16 +158,16 @@ def _close(x: Any, y: Any) -> bool | None:
         return x == y
     x, y = number(x), number(y)
     gap, size = abs(x - y), max(abs(x), abs(y))
-    if gap <= size * context().mpf(10) ** -40:
+    if gap <= size * context().mpf(10) ** -70:
         return True
-    return False if gap > size * context().mpf(10) ** -25 else None
+    return False if gap > size * context().mpf(10) ** -50 else None
 
 
 def _quantise(x: Any) -> Any:
     if x is None or isinstance(x, Fraction):
         return x
     ctx = context()
-    return (ctx.nstr(x.real, 36), ctx.nstr(x.imag, 36))
+    return (ctx.nstr(x.real, 60), ctx.nstr(x.imag, 60))
 
 
 def _bits(x: Fraction) -> int:
@@ -201,9 +204,9 @@ class _Evaluator:
         ctx = self.ctx
         if not ctx.isfinite(value):
             raise Unreadable("the expression has no finite value")
-        if value.imag and abs(value.imag) < abs(value) * ctx.mpf(10) ** -45:
+        if value.imag and abs(value.imag) < abs(value) * ctx.mpf(10) ** -85:
             value = value.real
-        elif value.imag and abs(value.real) < abs(value) * ctx.mpf(10) ** -45:
+        elif value.imag and abs(value.real) < abs(value) * ctx.mpf(10) ** -85:
             value = ctx.mpc(0, value.imag)
         elif not value.imag:
             value = value.real
@@ -220,7 +223,7 @@ class _Evaluator:
         if name in self.bound:
             return self.bound[name]
         h = _unit_hash(f"{name}|{self.k}")
-        size = Fraction(601 + h % 1201, 997)
+        size = Fraction(601 + h % 1201, 997) if self.k < 4 else Fraction(101 + h % 4801, 997)
         negative = self.k == 3 or (self.k == 2 and h >> 20 & 1)
         return -size if negative else size
 
@@ -240,9 +243,9 @@ class _Evaluator:
         sizes = [abs(n) for n in numbers if n]
         if not sizes:
             return Fraction(0)
-        if min(sizes) < max(sizes) * self.ctx.mpf(10) ** -15:
+        if min(sizes) < max(sizes) * self.ctx.mpf(10) ** -30:
             self.delicate = True
-        if abs(total) < max(sizes) * self.ctx.mpf(10) ** -45:
+        if abs(total) < max(sizes) * self.ctx.mpf(10) ** -85:
             return Fraction(0)
         return total
 
@@ -505,7 +508,7 @@ def _logarithm(work: _Evaluator, name: str, values: list[Any]) -> Any:
         raise Unreadable("a logarithm to a base without powers")
     result = top / bottom
     nearest = ctx.nint(result.real)  # log_2 8 is 3 exactly
-    if not result.imag and abs(nearest) < 10_000 and abs(result - nearest) < ctx.mpf(10) ** -50:
+    if not result.imag and abs(nearest) < 10_000 and abs(result - nearest) < ctx.mpf(10) ** -90:
         guess = int(nearest)
         if isinstance(base, Fraction) and work.power(base, Fraction(guess)) == values[-1]:
             return Fraction(guess)

@@ -214,7 +214,12 @@ def _matrix(a: Matrix, b: Form) -> bool | None:
 
 def _group(a: Group, b: Form) -> bool | None:
     if not isinstance(b, Group):
-        return same(a.items[0], b) if len(a.items) == 1 and a.kind in ("set", "list") else False
+        kept = _distinct(a.items) if a.either else a.items
+        return same(kept[0], b) if len(kept) == 1 and a.kind in ("set", "list") else False
+    if a.either or b.either:
+        firsts = [_distinct(g.items) if g.either else list(g.items) for g in (a, b)]
+        if [len(f) for f in firsts] != [len(a.items), len(b.items)]:
+            return same(*(f[0] if len(f) == 1 else Group("list", tuple(f)) for f in firsts))
     loose = ("list", "set")
     if a.kind in loose and b.kind in loose:
         if a.ordered or b.ordered:
@@ -304,8 +309,9 @@ def _scalar(a: Scalar, b: Form) -> bool | None:
         return _close(plain, Scalar(measured.value, digits=measured.digits, places=measured.places))
     verdict = _close(a, b)
     if verdict is False and (a.perhaps is None) != (b.perhaps is None):
-        value = (a.perhaps or b.perhaps or (a.value, None))[0]
-        return _close(Scalar(value), b if a.perhaps else a)
+        measured, other = (a, b) if a.perhaps else (b, a)
+        if measured.perhaps and _close(Scalar(measured.perhaps[0]), other):
+            return True if measured.decimal else None  # "2 m" against "2": m is a unit or a variable
     return verdict
 
 

@@ -7,16 +7,17 @@ import re
 from functools import lru_cache
 
 from selfevolve.answers import _prose
-from selfevolve.answers._clean import MAX_LENGTH, clean
+from selfevolve.answers._clean import MAX_LENGTH, clean, undouble
 from selfevolve.answers._forms import Choice, Form, Group, Invalid, Missing, Record, Scalar, Text
 from selfevolve.answers._numeric import Value
 from selfevolve.answers._structure import Reader
-from selfevolve.answers._tokens import TooLarge, Unreadable, _decimal, tokenise
+from selfevolve.answers._tokens import FUNCTIONS, TooLarge, Unreadable, _decimal, tokenise
 
 _MISSING = frozenset(["", "none", "null", "n/a", "nil"])
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:\d{1,15}|\d{1,12}\.\d{1,15})")
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mbox|mathbf|textrm)\s*\{([^{}]*)\}")
-_CHOICE = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
+_CHOICE = re.compile(r"(?:\(([A-J])\)\s*|([A-J])[).:]\s+)([A-Za-z\d][^=]*)", re.DOTALL)
+_CALLS = "(?:" + "|".join(sorted(FUNCTIONS)) + r")\b"
 _NUMBER_WORDS = dict(zip("zero one two three four five six seven eight nine ten eleven twelve".split(), range(13), strict=True))
 _SAME_WORDS = {"no solutions": "no solution", "none exist": "no solution", "there is no solution": "no solution",
                "does not exist": "dne", "infinite": "infinity", "all reals": "all real numbers",
@@ -63,7 +64,7 @@ def _plain(text: str) -> Form:
 
 
 def _read(answer: str) -> Form:
-    text = clean(_prose.unbox(answer))
+    text = clean(_prose.unbox(undouble(answer)))
     bare = re.sub(r"\s+", " ", _WRAPPER.sub(r" \1 ", text)).strip().strip("\"'`*").strip(" .")
     lower = bare.lower()
     if lower in _MISSING:
@@ -76,19 +77,20 @@ def _read(answer: str) -> Form:
     if text.startswith("{") and text.endswith("}") and '"' in text:
         return _from_json(text)
     choice = _CHOICE.fullmatch(bare)
-    if choice and re.match(r"[A-Za-z]|\d", choice.group(3)):
+    if choice:
         return Choice(choice.group(1) or choice.group(2), choice.group(3))
     try:
         return Reader.read(text)
     except TooLarge:
         raise
     except Unreadable as error:
-        tail = _prose.value_in(text)
+        tail = _prose.value_in(undouble(answer))
         if tail is not None:
+            text = clean(tail)
             try:
-                return Reader.read(tail)
-            except Unreadable:
-                pass
+                return Reader.read(text)
+            except Unreadable as second:
+                error = second
         return Text(_folded(bare), text, formula=_looks_like_formula(text), why=str(error))
 
 
@@ -105,8 +107,8 @@ def _words(text: str, bare: str) -> Form | None:
     wrapped = _WRAPPER.fullmatch(text) is not None
     if len(bare) == 1 or (not wrapped and not _is_prose(bare)):
         return None
-    if _prose.value_in(text) is not None:
-        return None
+    if lower.endswith(" zero") and _prose.value_in(bare) == "0":
+        return _plain("0")
     return Text(_folded(lower), text)
 
 
@@ -121,7 +123,9 @@ def _folded(words: str) -> str:
 
 
 def _looks_like_formula(text: str) -> bool:
-    return bool(re.search(r"[\d\\=^+*/<>]", text))
+    """Return True for text that may be mathematics after all; a call of a program is not."""
+    program = re.search(r"__|[\"']|(?<!\\)\b(?!" + _CALLS + r")[a-z]{3,}\s*\(|[A-Za-z)]\.[A-Za-z]", text)
+    return bool(re.search(r"[\d\\=^+*/<>]", text)) and program is None
 
 
 def _from_json(text: str) -> Form:

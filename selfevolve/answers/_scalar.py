@@ -56,7 +56,7 @@ def _money(tokens: list[Token]) -> tuple[str, list[Token]]:
     """Return the currency that a money sign names, and the tokens without the sign."""
     for at in (0, 1, len(tokens) - 1):
         if at < len(tokens) and tokens[at].kind == "cmd" and tokens[at].value in _MONEY:
-            if at == 1 and tokens[0].value not in "+-":
+            if at == 1 and at != len(tokens) - 1 and tokens[0].value not in "+-":
                 continue
             return _MONEY[tokens[at].value], tokens[:at] + tokens[at + 1 :]
     return "", tokens
@@ -89,7 +89,7 @@ def _with_unit(node: Node, rest: list[Token], money: str, tokens: list[Token]) -
     if rest:
         return _measured(node, rest)
     digits, places = _decimal(node)
-    return Scalar(evaluate(node), digits=digits, places=places, perhaps=_perhaps(tokens))
+    return Scalar(evaluate(node), digits=digits, places=places, perhaps=_perhaps(tokens), decimal=bool(tokens[0].digits))
 
 
 def _marked(kind: str, mark: str, inner: Node) -> Scalar:

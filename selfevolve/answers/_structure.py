@@ -278,7 +278,7 @@ def _listed(forms: tuple[Form, ...], joints: set[str]) -> Form:
     ordered = any(isinstance(f, Text) and f.words == "..." for f in forms)
     if "or" in joints and len({f.key for f in forms}) == 1:
         return forms[0]
-    return Group("list", forms, ordered)
+    return Group("list", forms, ordered, either="or" in joints)
 
 
 def _records(named: list[Named]) -> Form:
@@ -297,16 +297,21 @@ def name_of(tokens: list[Token]) -> str | None:
     """Return the name that a left-hand side gives: ``""`` for a description in words, None where it is no name."""
     text = ""
     inside = 0
+    brackets: list[str] = []
     plain_words = all(t.kind in ("word", "text", "run", "let") for t in tokens)
     if plain_words and (len(tokens) > 1 or tokens[0].kind in ("word", "text")):
         return "" if any(t.kind in ("word", "text") for t in tokens) else None
     for index, token in enumerate(tokens):
         after_subscript = index > 0 and tokens[index - 1].value == "_"
         if is_open(token):
+            brackets.append("_" if after_subscript else token.value)
             inside += 1
         elif is_close(token):
             inside -= 1
-        elif token.kind == "num" and not (inside or after_subscript):
+            if not brackets:
+                return None
+            brackets.pop()
+        elif token.kind == "num" and not (after_subscript or (brackets and brackets[-1] in ("(", "_"))):
             return None
         elif token.kind == "run" and not token.value.isupper() and not inside:
             return None

@@ -45,7 +45,7 @@ _FUNCTION_HEAD = re.compile(r"(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|c
 
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?!\d)(?!,\d)")
 _REPEATING = re.compile(r"(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*(?:\{(\d+)\}|(\d))|\((\d+)\))")
-_TRAILING = re.compile(r"(\d*)\.(\d*?)(\d+?)\3{2,}\s?(?:\.\.\.|\\l?dots)")
+_TRAILING = re.compile(r"(\d{0,20})\.(\d{0,8}?)(\d{1,8}?)\3{2,20}\s?(?:\.\.\.|\\[lc]?dots)")
 _NUMBER = re.compile(r"\d+\.\d+|\.\d+|\d+\.(?!\.)|\d+")
 _EXPONENT = re.compile(r"[eE]([+-]?\d{1,6})(?![\d.A-Za-z])")
 _RUN = re.compile(r"[A-Za-z]+")
@@ -113,7 +113,9 @@ class _Scanner:
 
     def number(self) -> None:
         text = self.text
-        repeating = _REPEATING.match(text, self.at) or _TRAILING.match(text, self.at)
+        repeating = _REPEATING.match(text, self.at)
+        if repeating is None and ("..." in text or "dots" in text):
+            repeating = _TRAILING.match(text, self.at)
         if repeating:
             self.at = repeating.end()
             whole, head, *blocks = repeating.groups()
@@ -184,6 +186,8 @@ class _Scanner:
             return
         end = matching_brace(self.text, self.at)
         content = self.text[self.at + 1 : end].strip()
+        if re.fullmatch(r"\([A-Za-z]\)", content):  # an option's letter
+            content = content[1]
         self.at = end + 1
         self.spaced = True
         if re.fullmatch(r"[A-Za-z]", content):

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from selfevolve.answers import _workers
-from selfevolve.answers._forms import Form, Missing, Text
+from selfevolve.answers._forms import Form, Missing, Scalar, Text
 from selfevolve.answers._pairs import same
 from selfevolve.answers._read import form_of
 
@@ -74,6 +74,8 @@ def explain(gold: str | None, predicted: str | None) -> Comparison:
         return Comparison(_verdict(verdict), _form_reason(verdict, a, b), Route.FORM)
     if isinstance(a, Missing) or isinstance(b, Missing):
         return Comparison(Equivalence.UNDECIDED, "an answer is missing", Route.NONE)
+    if isinstance(a, Scalar) and isinstance(b, Scalar):
+        return Comparison(Equivalence.UNDECIDED, "a letter may be a unit or a variable, or digits run out", Route.NONE)
     first, second = sorted((gold or "", predicted or ""))
     return _symbolic(first, second)
 
@@ -116,6 +118,16 @@ def _formula(text: str) -> str:
     return form.raw if isinstance(form, Text) else text.strip().strip("$")
 
 
+def balanced(text: str) -> bool:
+    """Return whether braces pair off, and round and square brackets as many open as close."""
+    depth = 0
+    for mark in re.sub(r"\\[{}\\]", "", text):
+        depth += (mark == "{") - (mark == "}")
+        if depth < 0:
+            return False
+    return depth == 0 and sum(text.count(c) for c in "([") == sum(text.count(c) for c in ")]")
+
+
 def unsafe(text: str) -> str:
     """Return why ``text`` must not reach a symbolic parser, or "".
 
@@ -135,6 +147,8 @@ def unsafe(text: str) -> str:
                 return f"the command {word}"
         elif word not in _PLAIN_WORDS and word not in _ENVIRONMENTS and not _DIFFERENTIAL.fullmatch(word):
             return f"the word {word}"
+    if not balanced(text):
+        return "brackets that do not balance"
     if re.search(r"\^[^^]{0,40}\^", text) or re.search(r"\d{7,}\s*!|!\s*[)}]*\s*!|\^\s*\{?\s*\d{5,}", text):
         return "a tower of powers or factorials"
     return ""
