@@ -158,7 +158,7 @@ def digest_run(run: RunView, limit: int = ROW_LIMIT) -> Digest:
     ``limit``, spread evenly over the run.
     """
     notes: list[str] = []
-    truths = read_truths(run.path)
+    truths = read_truths(run.path, notes)
     picks: dict[int, RoundPicks] = {}
     rows: dict[str, list[dict[str, Any]]] = {"questioner": [], "assessment": []}
     for stage, found in rows.items():

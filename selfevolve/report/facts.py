@@ -24,7 +24,8 @@ def referee_words(referee: str | None) -> str:
         return "none, so figures that need the truth are not measured"
     if referee == "oracle":
         return "oracle (exact)"
-    return f"model {referee} (an opinion, not the truth)"
+    name = referee if referee.startswith("model") else f"model {referee}"
+    return f"{name} (an opinion, not the truth)"
 
 
 def warnings(run: RunView) -> list[str]:

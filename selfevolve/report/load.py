@@ -41,7 +41,10 @@ class RunView:
 
 
 def read_lines(path: Path, notes: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSONL file; a line that is torn or no object is left out and noted."""
+    """Yield the objects of a JSONL file; a line that is torn or no object is left out and noted.
+
+    Unlike the run's own reader this one mends nothing, since the run may be at work, and holds one line at a time.
+    """
     if not path.is_file():
         return
     with path.open(encoding="utf-8", errors="replace") as lines:
@@ -97,7 +100,10 @@ def round_folders(folder: Path) -> list[tuple[int, Path]]:
 
 
 def read_metrics(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
-    """Return one object a round: metrics.jsonl, with the rounds' own metrics.json where that file has them not."""
+    """Return one object a round: metrics.jsonl, and the rounds' own metrics.json where that file lacks them.
+
+    Round 0 is the state before round 1, which the initialisation measured.
+    """
     rounds: dict[int, dict[str, Any]] = {}
     for item in read_lines(folder / "metrics.jsonl", notes):
         place = count(item.get("round"))
@@ -107,6 +113,9 @@ def read_metrics(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
         own = read_object(home / "diagnostics" / "metrics.json")
         if own and place not in rounds:
             rounds[place] = own | {"round": place}
+    start = read_object(folder / "initialisation" / "start.json")
+    if start:
+        rounds.setdefault(0, start | {"round": 0})
     return [rounds[place] for place in sorted(rounds)]
 
 
@@ -117,27 +126,27 @@ def iter_assessed(folder: Path, stage: str, notes: list[str] | None = None) -> I
             yield place, record
 
 
-def read_truths(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the truths that the diagnostics stage recorded beside the questions, by the question's id."""
+def read_truths(folder: Path, notes: list[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Return what the referee said of the questions, by the question's id."""
     truths: dict[str, dict[str, Any]] = {}
     for _, home in round_folders(folder):
-        for item in read_lines(home / "diagnostics" / "evaluation.jsonl"):
-            if isinstance(item.get("truth"), dict) and item.get("id"):
-                truths[str(item["id"])] = item["truth"]
+        for item in read_lines(home / "diagnostics" / "truths.jsonl", notes):
+            if isinstance(item.get("truth"), dict):
+                truths[str(item.get("id"))] = item["truth"]
     return truths
 
 
-def find_referee(folder: Path) -> str | None:
-    """Return who judged the truth, from the first record that says so."""
-    for stage in reversed(ASSESSED_STAGES):
-        for _, record in iter_assessed(folder, stage):
-            truth = record.get("truth")
-            if isinstance(truth, Mapping) and truth.get("source"):
-                return str(truth["source"])
-    for truth in read_truths(folder).values():
-        if truth.get("source"):
-            return str(truth["source"])
-    return None
+def find_referee(folder: Path, metrics: list[dict[str, Any]]) -> str | None:
+    """Return who judged the truth: as the rounds name it, else as the first record that has a truth does."""
+    named = [item["referee"] for item in metrics if "referee" in item]
+    if named:
+        return next((str(name) for name in named if name), None)
+    truths = list(read_truths(folder).values())
+    for stage in ASSESSED_STAGES:
+        truths += [
+            record["truth"] for _, record in iter_assessed(folder, stage) if isinstance(record.get("truth"), dict)
+        ]
+    return next((str(truth["source"]) for truth in truths if truth.get("source")), None)
 
 
 def find_window(config: Mapping[str, Any]) -> tuple[float, float]:
@@ -195,7 +204,7 @@ def load_run(path: str | Path) -> RunView:
         backbone=describe_backbone(config.get("backbone")),
         seed=str(config["seed"]) if config.get("seed") is not None else "not recorded",
         planned=planned,
-        referee=find_referee(folder),
+        referee=find_referee(folder, metrics),
         window=find_window(config),
         config=config,
         metrics=metrics,

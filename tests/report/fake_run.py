@@ -1,6 +1,6 @@
 """Make a run folder that looks like a real one, for looking at reports and for their tests.
 
-`python tests/report/fake_run.py DIR` writes DIR/r_quest-s1 .. and DIR/r_zero_code-s1 .. with declining or steady curves.
+`python tests/report/fake_run.py DIR` writes DIR/r_quest-s1 .. and DIR/r_zero_code-s1 .. for three seeds each.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def assessed(rng: random.Random, shape: Shape, number: int, rounds: int, stage: 
     step = index // 100 if stage == "questioner" else 0
     a, b = rng.randint(2, 60), rng.randint(2, 40)
     question = (
-        f"A {pattern.replace('_', ' ')} exercise: two trains leave stations {a * 10} km apart and run towards each other at "
-        f"{b} and {a} km an hour. After how many whole hours have they passed?"
+        f"A {pattern.replace('_', ' ')} exercise: two trains leave stations {a * 10} km apart and run towards "
+        f"each other at {b} and {a} km an hour. After how many whole hours have they passed?"
     )
     record: dict[str, Any] = {
         "id": f"r{number:02d}-{stage}-s{step:02d}-{index:06d}", "round": number, "stage": stage, "step": step,
@@ -90,8 +90,9 @@ def assessed(rng: random.Random, shape: Shape, number: int, rounds: int, stage: 
     decision = "invalid" if invalid > counted / 2 else "valid"
     record["validity"] = {"decision": decision, "invalid": invalid, "valid": counted - invalid, "undecided": undecided,
                           "asked": 9, "u": invalid / counted}  # fmt: skip
-    record["truth"] = {"source": "oracle", "pattern": pattern, "valid": truly,
-                       "error_type": None if truly else rng.choice(ERRORS), "answer": str(a) if truly else None}  # fmt: skip
+    error = None if truly else rng.choice(ERRORS)
+    truth = {"source": "oracle", "pattern": pattern, "valid": truly, "error_type": error}
+    record["truth"] = truth | {"answer": str(a) if truly else None}
     if decision == "invalid":
         record["reward"] = reward(0.5 - invalid / counted, format=0.0, validity=0.5 - invalid / counted)
         record |= {"decision": "invalid", "reason": f"{invalid} of {counted} votes say INVALID, more than half"}
@@ -174,8 +175,9 @@ def measured(
         "error_types": {name: sum(item["truth"]["error_type"] == name for item in bad) for name in ERRORS},
         "pseudo_label_accuracy": rate(right, len(keptgood)), "majority_accuracy": rate(right, len(keptgood)),
         "label_right_rate": rate(right, len(kept)),
-        "balanced_accuracy": {"value": (caught["value"] + passed["value"]) / 2, "k": None, "n": len(parsed),
-                              "low": (caught["low"] + passed["low"]) / 2, "high": (caught["high"] + passed["high"]) / 2},
+        "balanced_accuracy": {"k": None, "n": len(parsed)}
+        | {key: (caught[key] + passed[key]) / 2 for key in ("value", "low", "high")},
+        "gate_invalid_recall": caught, "gate_valid_recall": passed,
         "invalid_recall": caught, "valid_recall": passed,
         "solver_accuracy": rate(round(400 * (solver + rng.gauss(0, 0.012))), 400),
         "solver_accuracy_greedy": rate(round(400 * (solver + 0.07 + rng.gauss(0, 0.012))), 400),
@@ -207,21 +209,30 @@ def write_fake_run(
     rng = random.Random(f"{recipe}-{seed}")
     shape = SHAPES[recipe]
     folder.mkdir(parents=True, exist_ok=True)
-    config = (
-        f"name: {recipe}\ndescription: Synthetic figures for looking at reports\nseed: {seed}\nrounds: {planned or rounds}\nbackbone: testbed:base-m\n"
-        f"referee: oracle\nnovelty:\n  k: {8 if recipe == 'r_quest' else 0}\n"
-        "assessment:\n  share_low: 0.3\n  share_high: 0.8\nmonitor:\n  min_valid_rate: 0.5\n  min_kept: 32\n"
-    )
-    (folder / "config.yaml").write_text(config, encoding="utf-8")
+    config = {
+        "name": recipe,
+        "description": "Synthetic figures for looking at reports",
+        "seed": seed,
+        "rounds": planned or rounds,
+        "backbone": "testbed:base-m",
+        "referee": "oracle",
+        "novelty": {"k": 8 if recipe == "r_quest" else 0},
+        "assessment": {"share_low": 0.3, "share_high": 0.8},
+        "monitor": {"min_valid_rate": 0.5, "min_kept": 32},
+    }
+    (folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
     (folder / "environment.json").write_text('{"python": "3.11.7", "torch": "2.13.0"}', encoding="utf-8")
-    everything = [start(shape)]
+    lines(folder / "initialisation" / "start.json", [start(shape)])
+    (folder / "initialisation" / "DONE.json").write_text('{"seconds": 41.5}', encoding="utf-8")
+    everything = []
     for number in range(1, rounds + 1):
         base = folder / "rounds" / f"{number:02d}"
         asked = [assessed(rng, shape, number, rounds, "questioner", index) for index in range(questions // 2)]
         pool = [assessed(rng, shape, number, rounds, "assessment", index) for index in range(questions)]
-        lines(base / "questioner" / "assessed.jsonl", asked)
-        lines(base / "assessment" / "assessed.jsonl", pool)
-        figures = measured(rng, pool, shape, number, rounds)
+        figures = measured(rng, pool, shape, number, rounds) | {"referee": "oracle"}
+        lines(base / "diagnostics" / "truths.jsonl", [{"id": item["id"], "truth": item["truth"]} for item in pool])
+        lines(base / "questioner" / "assessed.jsonl", [item | {"truth": None} for item in asked])
+        lines(base / "assessment" / "assessed.jsonl", [item | {"truth": None} for item in pool])
         everything.append(figures)
         for stage in STAGES:
             (base / stage).mkdir(exist_ok=True)

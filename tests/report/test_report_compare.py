@@ -116,7 +116,11 @@ def test_a_second_run_of_a_seed_is_its_own_group(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_links_table_and_the_limits_of_the_test(tmp_path: Path) -> None:
-    paths = [write_fake_run(tmp_path / f"{name} {s}", name, s, 2, 40) for name in ("r_quest", "r_zero_code") for s in (1, 2, 3)]
+    paths = [
+        write_fake_run(tmp_path / f"{name} {s}", name, s, 2, 40)
+        for name in ("r_quest", "r_zero_code")
+        for s in (1, 2, 3)
+    ]
     write_report(paths[0])
     page = write_comparison(paths, tmp_path / "out").read_text(encoding="utf-8")
     assert (tmp_path / "out" / "comparison.html").is_file()
@@ -132,4 +136,4 @@ def test_names_of_runs_are_escaped(tmp_path: Path) -> None:
     paths.append(make(tmp_path / "3", "b", 1, [0.7], note="<b>"))
     page = write_comparison(paths, tmp_path / "c.html").read_text(encoding="utf-8")
     assert "<img" not in page and "<script>alert" not in page
-    assert "&lt;img src=x&gt;" in page and "<td class=\"wrap\">&lt;script&gt;</td>" in page
+    assert "&lt;img src=x&gt;" in page and '<td class="wrap">&lt;script&gt;</td>' in page

@@ -7,9 +7,31 @@ import re
 import pytest
 
 from selfevolve.report.charts import rate_chart
-from selfevolve.report.figures import VALID, Measure, read_measure, write_change, write_interval, write_measure, write_value
-from selfevolve.report.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Frame, Layer, Point, Series, line_chart
-from selfevolve.report.svg import heat_map, nice_ticks, stacked_bars
+from selfevolve.report.figures import (
+    VALID,
+    Measure,
+    read_measure,
+    write_change,
+    write_interval,
+    write_measure,
+    write_value,
+)
+from selfevolve.report.svg import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Frame,
+    Layer,
+    Point,
+    Series,
+    heat_map,
+    line_chart,
+    nice_ticks,
+    stacked_bars,
+)
 
 TALL = HEIGHT - TOP - BOTTOM
 STEP = (WIDTH - LEFT - RIGHT) / 2  # width of a column where a chart has two
@@ -96,7 +118,10 @@ def test_a_missing_value_breaks_line_and_band() -> None:
 def test_stacked_bars_stand_on_each_other() -> None:
     layers = [Layer("low", 1, (0.25, 0.0), ("25", "0")), Layer("high", 2, (0.75, 0.5), ("75", "50"))]
     svg = stacked_bars(layers, Frame(("1", "2"), 1.0), "chart")
-    bars = [tuple(map(float, found)) for found in re.findall(r'bar" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', svg)]
+    bars = [
+        tuple(map(float, found))
+        for found in re.findall(r'bar" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', svg)
+    ]
     (low_y, low_h), (high_y, high_h), (alone_y, alone_h) = bars  # nothing is drawn for 0
     assert (low_h, high_h, alone_h) == pytest.approx((0.25 * TALL, 0.75 * TALL, 0.5 * TALL))
     assert high_y + high_h == pytest.approx(low_y)

@@ -70,8 +70,18 @@ def edit_lines(path: Path, change: Any) -> None:
 
 
 def test_headline_and_sections(page: str) -> None:
-    for text in ("r_zero_code", "testbed:base-m", "3 of 3", "oracle (exact)", "Question validity", "Top-five share",
-                 "Pseudo-label accuracy", "Solver accuracy", "Best reward", "At the edge of the window"):  # fmt: skip
+    for text in (
+        "r_zero_code",
+        "testbed:base-m",
+        "3 of 3",
+        "oracle (exact)",
+        "Question validity",
+        "Top-five share",
+        "Pseudo-label accuracy",
+        "Solver accuracy",
+        "Best reward",
+        "At the edge of the window",
+    ):
         assert text in page
     assert "Unfinished" not in page
 
@@ -94,7 +104,9 @@ def test_every_assessed_question_is_in_the_table(run: Path, page: str) -> None:
     assert columns["question"][row] == record["question"]
     assert columns["decision"][row] == record["decision"]
     assert columns["reason"][row] == record["reason"]
-    assert columns["valid"][row] == (record["truth"] and record["truth"]["valid"])
+    truths = [json.loads(x) for x in (run / "rounds/02/diagnostics/truths.jsonl").read_text().splitlines()]
+    assert truths[7]["id"] == "r02-assessment-s00-000007"
+    assert columns["pattern"][row] == truths[7]["truth"]["pattern"]
 
 
 def test_untrusted_text_stays_text(tmp_path: Path) -> None:
@@ -105,16 +117,27 @@ def test_untrusted_text_stays_text(tmp_path: Path) -> None:
         row["question"] = EVIL if row["question"] else None
         if row["solutions"]:
             row["solutions"] |= {"replies": [EVIL], "answer": EVIL, "clusters": [[EVIL, 5]]}
-        if row["truth"]:
-            row["truth"] |= {"pattern": EVIL, "source": EVIL}
         if row["reward"]:
             row["reward"]["terms"] = {EVIL: 1.0}
         return row
 
     for stage in ("questioner", "assessment"):
         edit_lines(folder / "rounds/01" / stage / "assessed.jsonl", poison)
-    edit_lines(folder / "metrics.jsonl", lambda item: item | {
-        "decisions": {EVIL: 3}, "pattern_shares": {"pool": [[EVIL, 3]], "kept": []}, "seconds_by_stage": {EVIL: 1.0}})  # fmt: skip
+    edit_lines(
+        folder / "metrics.jsonl",
+        lambda item: (
+            item
+            | {
+                "decisions": {EVIL: 3},
+                "pattern_shares": {"pool": [[EVIL, 3]], "kept": []},
+                "seconds_by_stage": {EVIL: 1.0},
+            }
+        ),
+    )
+    edit_lines(
+        folder / "rounds/01/diagnostics/truths.jsonl",
+        lambda row: {"id": row["id"] + EVIL, "truth": {"source": EVIL, "pattern": EVIL, "valid": True}},
+    )
     (folder / "config.yaml").write_text(json.dumps({"name": EVIL, "backbone": EVIL, "seed": EVIL}), encoding="utf-8")
     html_path, md_path = write_report(folder)
     page = html_path.read_text(encoding="utf-8")
@@ -122,7 +145,8 @@ def test_untrusted_text_stays_text(tmp_path: Path) -> None:
     assert [attrs.get("type") for tag, attrs in found.tags if tag == "script"] == ["text/plain", None]
     assert not [attrs for _, attrs in found.tags if any(name.startswith("on") for name in attrs)]
     assert "img" not in {tag for tag, _ in found.tags}
-    assert EVIL in packed(page)["question"]
+    columns = packed(page)
+    assert EVIL in columns["question"] and EVIL in columns["pattern"]
     outside = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", md_path.read_text(encoding="utf-8"))
     assert "<script" not in outside.replace("\\<", "") and "<img" not in outside.replace("\\<", "")
 
@@ -151,11 +175,18 @@ def test_a_run_that_has_only_begun_has_a_report(tmp_path: Path) -> None:
 def test_without_a_referee_figures_are_not_measured(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", rounds=2, questions=30)
     empty = {"value": None, "k": 0, "n": 0, "low": None, "high": None}
-    judged = ("valid_rate", "valid_rate_kept", "pseudo_label_accuracy", "label_right_rate", "top5_share", "top5_share_kept")
+    judged = (
+        "valid_rate",
+        "valid_rate_kept",
+        "pseudo_label_accuracy",
+        "label_right_rate",
+        "top5_share",
+        "top5_share_kept",
+    )
     edit_lines(folder / "metrics.jsonl", lambda item: item | dict.fromkeys(judged, empty) | {"pattern_shares": None})
+    edit_lines(folder / "metrics.jsonl", lambda item: item | {"referee": None})
     for place in ("01", "02"):
-        for stage in ("questioner", "assessment"):
-            edit_lines(folder / "rounds" / place / stage / "assessed.jsonl", lambda row: row | {"truth": None})
+        (folder / "rounds" / place / "diagnostics/truths.jsonl").unlink()
     page = write_report(folder)[0].read_text(encoding="utf-8")
     assert "none, so figures that need the truth are not measured" in page
     tiles = re.findall(r'<div class="tile"><span>([^<]*)</span><strong[^>]*>([^<]*)<', page)
@@ -166,27 +197,42 @@ def test_without_a_referee_figures_are_not_measured(tmp_path: Path) -> None:
 
 def test_a_model_as_referee_is_marked(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", rounds=1, questions=20)
-    edit_lines(folder / "rounds/01/assessment/assessed.jsonl",
-               lambda row: row | {"truth": row["truth"] and row["truth"] | {"source": "some-model"}})  # fmt: skip
+    edit_lines(folder / "metrics.jsonl", lambda item: item | {"referee": "some-model"})
     assert "model some-model (an opinion, not the truth)" in write_report(folder)[0].read_text(encoding="utf-8")
 
 
-def test_truths_beside_the_evaluation_are_joined(tmp_path: Path) -> None:
+def test_only_the_questions_that_the_referee_saw_have_a_truth(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", rounds=1, questions=20)
-    edit_lines(folder / "rounds/01/assessment/assessed.jsonl", lambda row: row | {"truth": None})
-    edit_lines(folder / "rounds/01/questioner/assessed.jsonl", lambda row: row | {"truth": None})
-    (folder / "rounds/01/diagnostics/evaluation.jsonl").write_text(json.dumps({
-        "id": "r01-assessment-s00-000003", "truth": {"source": "oracle", "pattern": "p", "valid": False}}))  # fmt: skip
+    truth = {"source": "oracle", "pattern": "p", "valid": False, "error_type": None, "answer": None}
+    (folder / "rounds/01/diagnostics/truths.jsonl").write_text(
+        json.dumps({"id": "r01-assessment-s00-000002", "truth": None})
+        + "\n"
+        + json.dumps({"id": "r01-assessment-s00-000003", "truth": truth})
+        + "\n"
+    )
     columns = packed(write_report(folder)[0].read_text(encoding="utf-8"))
     assert columns["valid"][columns["id"].index("r01-assessment-s00-000003")] is False
     assert columns["valid"].count(None) == len(columns["valid"]) - 1
 
 
+def test_the_start_is_shown_where_it_was_measured(run: Path, page: str) -> None:
+    assert [item["round"] for item in load_run(run).metrics] == [0, 1, 2, 3]
+    assert "since the start" in page
+    row = re.search(r"Solver accuracy, sampled</th>(<td.*?</td>)", page)
+    assert row and "59.0%" in row[1]
+    validity = re.search(r"Question validity</th>(<td.*?</td>)", page)
+    assert validity and 'class="none"' in validity[1]
+
+
 def test_collapse_warnings_name_figure_bound_and_rounds(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", "r_zero_code", rounds=3, questions=60)
     low = {1: 0.7, 2: 0.45, 3: 0.30}
-    edit_lines(folder / "metrics.jsonl", lambda item: item | {
-        "valid_rate": {"value": low.get(item["round"]), "k": 1, "n": 2, "low": None, "high": None}})  # fmt: skip
+    edit_lines(
+        folder / "metrics.jsonl",
+        lambda item: (
+            item | {"valid_rate": {"value": low.get(item["round"]), "k": 1, "n": 2, "low": None, "high": None}}
+        ),
+    )
     page = write_report(folder)[0].read_text(encoding="utf-8")
     assert "question validity below its bound of 0.5 in rounds 2, 3 (lowest 0.3)" in page
 
@@ -203,14 +249,18 @@ def test_examples_are_the_ones_promised(run: Path) -> None:
     assert set(picks.rejected) == {row["decision"] for row in pool} - {"kept"}
     assert picks.repeated and picks.repeated["novelty"]["match"] is not None
     means = picks.mean_terms()
-    assert means["uncertainty"] == pytest.approx(sum(row["reward"]["terms"]["uncertainty"] for row in asked) / len(asked))
+    assert means["uncertainty"] == pytest.approx(
+        sum(row["reward"]["terms"]["uncertainty"] for row in asked) / len(asked)
+    )
 
 
 def test_above_the_limit_all_candidates_stay_and_the_rest_is_named(run: Path) -> None:
     digest = digest_run(load_run(run), limit=200)
     assert digest.columns["stage"].count("assessment") == 180
     assert digest.columns["stage"].count("questioner") == 20
-    assert {1, 2, 3} == {r for r, s in zip(digest.columns["round"], digest.columns["stage"], strict=True) if s == "questioner"}
+    assert {1, 2, 3} == {
+        r for r, s in zip(digest.columns["round"], digest.columns["stage"], strict=True) if s == "questioner"
+    }
     assert digest.left_out and "270 assessed questions" in digest.left_out and "it has 20" in digest.left_out
     assert digest_run(load_run(run), limit=10).columns["stage"].count("assessment") == 180
 
@@ -221,13 +271,13 @@ def test_torn_lines_are_noted_not_fatal(tmp_path: Path) -> None:
         file.write('{"round": 3, "valid_r')
     found = load_run(folder)
     assert [item["round"] for item in found.metrics] == [0, 1, 2]
-    assert found.notes == ("metrics.jsonl, line 4: no JSON object; the line is left out",)
+    assert found.notes == ("metrics.jsonl, line 3: no JSON object; the line is left out",)
 
 
 def test_metrics_of_rounds_stand_in_for_a_missing_file(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", rounds=2, questions=20)
     (folder / "metrics.jsonl").unlink()
-    assert [item["round"] for item in load_run(folder).metrics] == [1, 2]
+    assert [item["round"] for item in load_run(folder).metrics] == [0, 1, 2]
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -243,12 +293,25 @@ def test_the_report_is_the_same_twice(run: Path) -> None:
 
 def test_the_round_table_fits_and_shows_what_is_missing() -> None:
     rate = {"value": 0.6543, "k": 1, "n": 2, "low": 0.1, "high": 0.9}
-    full = {key: rate for key in ("valid_rate", "valid_rate_kept", "top5_share", "pseudo_label_accuracy", "balanced_accuracy",
-                                  "invalid_recall", "solver_accuracy", "solver_accuracy_greedy")}  # fmt: skip
-    text = round_table([
-        {"round": 0, "solver_accuracy": rate},
-        full | {"round": 10, "kept": 12345, "reward_mean": -0.1234, "seconds": 1234.56},
-    ])  # fmt: skip
+    full = {
+        key: rate
+        for key in (
+            "valid_rate",
+            "valid_rate_kept",
+            "top5_share",
+            "pseudo_label_accuracy",
+            "balanced_accuracy",
+            "invalid_recall",
+            "solver_accuracy",
+            "solver_accuracy_greedy",
+        )
+    }
+    text = round_table(
+        [
+            {"round": 0, "solver_accuracy": rate},
+            full | {"round": 10, "kept": 12345, "reward_mean": -0.1234, "seconds": 1234.56},
+        ]
+    )
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[3].split() == ["start", "-", "-", "-", "-", "-", "-", "65.4/-", "-", "-", "-"]
@@ -262,8 +325,25 @@ def test_assessed_records_of_the_fake_run_have_the_recorded_form() -> None:
     from fake_run import SHAPES
 
     record = assessed(random.Random(1), SHAPES["r_quest"], 1, 2, "assessment", 0)
-    assert set(record) == {"id", "round", "stage", "step", "index", "reply", "finish_reason", "question", "parse_failure",
-                           "own_answer", "validity", "solutions", "novelty", "reward", "decision", "reason", "truth"}  # fmt: skip
+    assert set(record) == {
+        "id",
+        "round",
+        "stage",
+        "step",
+        "index",
+        "reply",
+        "finish_reason",
+        "question",
+        "parse_failure",
+        "own_answer",
+        "validity",
+        "solutions",
+        "novelty",
+        "reward",
+        "decision",
+        "reason",
+        "truth",
+    }
 
 
 @pytest.mark.slow
@@ -274,8 +354,17 @@ def test_search_and_filters_work_in_a_browser(run: Path, page: str, tmp_path: Pa
         decision == "kept" and valid is False and pattern == "train_meeting"
         for decision, valid, pattern in zip(columns["decision"], columns["valid"], columns["pattern"], strict=True)
     )
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-               f"--user-data-dir={tmp_path}", "--virtual-time-budget=4000", "--dump-dom",
-               f"file://{run}/report.html#table?q=train_meeting&truth=kept_invalid"]  # fmt: skip
+    command = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        f"--user-data-dir={tmp_path}",
+        "--virtual-time-budget=4000",
+        "--dump-dom",
+        f"file://{run}/report.html#table?q=train_meeting&truth=kept_invalid",
+    ]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
     assert f"of {wanted} questions" in dom
