@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from selfevolve import stages
+from selfevolve.config import accelerate_config_path
 from selfevolve.rundir import INITIALISATION, RunDir
 from selfevolve.stages import Context
-from selfevolve.train.launch import launch_stage
+
+COUNTS = "counts.json"  # what a child's main process leaves beside its records
 
 StageFunction = Callable[[Context, Path], dict[str, Any]]
 TRAINING: dict[str, StageFunction] = {
@@ -65,7 +68,11 @@ def _run(ctx: Context, name: str, folder: Path, counts: dict[str, Any]) -> None:
     if ctx.recipe.launcher == "inline":
         counts.update(TRAINING[name](ctx, folder))
         return
+    from selfevolve.train.launch import launch
+
     ctx.release()
-    counts.update(launch_stage(ctx.run.path, ctx.round, name, folder, ctx.recipe.processes, ctx.recipe.accelerate_config))
-
-
+    words = [str(ctx.run.path), str(ctx.round), name, str(folder)]
+    launch("selfevolve.stage_main", words, ctx.recipe.processes, accelerate_config_path(ctx.recipe))
+    written = folder / COUNTS
+    counts.update(json.loads(written.read_text(encoding="utf-8")))
+    written.unlink()

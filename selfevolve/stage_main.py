@@ -1,0 +1,46 @@
+"""Entry of a training stage's child processes: ``python -m selfevolve.stage_main RUN ROUND STAGE FOLDER``.
+
+Started under ``accelerate launch`` by `selfevolve.train.launch`. The main process writes into FOLDER, with its counts in
+``counts.json``; the others write nowhere, since records and weights are whole on the main process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from selfevolve.errors import UserError
+from selfevolve.round import COUNTS, TRAINING
+from selfevolve.rundir import RunDir
+from selfevolve.stages import Context
+
+
+def main(run: str, round: str, stage: str, folder: str) -> int:
+    """Run one training stage as one of its processes; return the exit status."""
+    main_process = os.environ.get("RANK", "0") == "0"
+    opened = RunDir.open(run)
+
+    def report(what: str, done: int, of: int) -> None:
+        if main_process:
+            print(f"{what} {done}/{of}", flush=True)
+            opened.note_progress(int(round), what, done, of)
+
+    ctx = Context(opened, int(round), report)
+    try:
+        if main_process:
+            counts = TRAINING[stage](ctx, Path(folder))
+            (Path(folder) / COUNTS).write_text(json.dumps(counts), encoding="utf-8")
+        else:
+            with tempfile.TemporaryDirectory() as nowhere:
+                TRAINING[stage](ctx, Path(nowhere))
+    except UserError as error:
+        print(f"selfevolve: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:5]))
