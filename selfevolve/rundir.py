@@ -222,12 +222,13 @@ class RunDir:
         return Stage(self, round, name, final)
 
     def folder(self, round: int, name: str) -> Path:
-        """Return where a stage's folder stands once it is complete."""
+        """Return where a stage's folder stands once it is complete; round 0 has initialisation and diagnostics."""
         if name == INITIALISATION and round == 0:
             return self.path / INITIALISATION
-        if name not in STAGES or round < 1:
+        if name not in STAGES or round < 0 or (round == 0 and name != STAGES[-1]):
             raise ValueError(
-                f"no stage {name!r} in round {round}; rounds have {', '.join(STAGES)}; 0 has initialisation"
+                f"no stage {name!r} in round {round}; a round has {', '.join(STAGES)}, "
+                f"and round 0 has {INITIALISATION} and {STAGES[-1]}"
             )
         return self.path / "rounds" / f"{round:02d}" / name
 
@@ -305,8 +306,10 @@ class RunDir:
         return rows
 
     def metrics(self) -> list[Row]:
-        """Return one object a complete round, in order."""
-        return [self.read(number, STAGES[-1], "metrics.json") for number in range(1, self.rounds_done() + 1)]
+        """Return one object a complete round, in order; first round 0, the state at the start, if it was measured."""
+        rounds = [0] if self.is_done(0, STAGES[-1]) else []
+        rounds += range(1, self.rounds_done() + 1)
+        return [self.read(number, STAGES[-1], "metrics.json") for number in rounds]
 
     def note_progress(self, round: int, stage: str, done: int, total: int) -> None:
         """Say how far a stage is, in steps, for whoever watches; ``progress.json`` is no record and may be lost."""

@@ -1,6 +1,5 @@
 """Recipes: the typed settings of a run, read from YAML, overridden by key, checked, hashed and written back."""
 
-from selfevolve.config.checks import BatchPlan, batch_plan
 from selfevolve.config.load import (
     accelerate_config_path,
     config_hash,
@@ -33,7 +32,6 @@ from selfevolve.config.schema import (
 
 __all__ = [
     "Assessment",
-    "BatchPlan",
     "Diagnostics",
     "Generation",
     "Initialisation",
@@ -49,7 +47,6 @@ __all__ = [
     "TrainStage",
     "Validity",
     "accelerate_config_path",
-    "batch_plan",
     "config_hash",
     "differences",
     "dump",

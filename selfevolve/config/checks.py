@@ -1,4 +1,4 @@
-"""Checks across settings, and the arithmetic of batches: pure functions, no model is loaded.
+"""Checks across settings, before any model is loaded.
 
 A *rollout batch* is ``prompts`` inputs x ``responses`` replies; an optimiser *update* takes ``global_batch`` inputs of
 it. The trainer counts sequences (replies), not inputs, and splits both over the processes.
@@ -6,44 +6,15 @@ it. The trainer counts sequences (replies), not inputs, and splits both over the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from selfevolve.config.schema import Recipe, TrainStage
 
 
-@dataclass(frozen=True)
-class BatchPlan:
-    """How a rollout batch is cut into updates and passes, for one process."""
-
-    per_device: int  # sequences in one forward-backward pass
-    accumulation: int  # passes in one optimiser update
-    rollout_passes: int  # passes in one rollout batch
-    updates: int  # optimiser updates a rollout batch
-
-
 def divisors(number: int) -> list[int]:
     """Return the divisors of ``number`` in rising order."""
     return [d for d in range(1, number + 1) if number % d == 0]
-
-
-def batch_plan(stage: TrainStage, processes: int, micro_batch: int) -> BatchPlan:
-    """Cut a rollout batch of ``stage`` for ``processes`` processes and passes of at most ``micro_batch`` sequences.
-
-    Raises:
-        ValueError: the batch does not divide; `problems` reports the same for a recipe, in the recipe's words.
-    """
-    if stage.prompts % stage.global_batch or (stage.global_batch * stage.responses) % processes:
-        raise ValueError(
-            f"a rollout batch of {stage.prompts} inputs x {stage.responses} replies does not divide into updates of "
-            f"{stage.global_batch} inputs over {processes} processes; check the recipe with `selfevolve check`"
-        )
-    local_update = stage.global_batch * stage.responses // processes
-    per_device = max(d for d in divisors(local_update) if d <= micro_batch)
-    updates = stage.prompts // stage.global_batch
-    accumulation = local_update // per_device
-    return BatchPlan(per_device, accumulation, accumulation * updates, updates)
 
 
 def problems(recipe: Recipe) -> list[str]:

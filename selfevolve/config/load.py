@@ -241,7 +241,7 @@ def _apply_override(data: dict[str, Any], sources: Sources, override: str) -> No
     sources[path] = where
 
 
-def _section(annotation: Any) -> type[BaseModel] | None:
+def section_of(annotation: Any) -> type[BaseModel] | None:
     """Return the section class behind a field's type, also where null is allowed."""
     options = typing.get_args(annotation) or (annotation,)
     return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
@@ -250,7 +250,7 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 def _all_keys(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
     for name, field in model.model_fields.items():
         yield (*path, name)
-        if section := _section(field.annotation):
+        if section := section_of(field.annotation):
             yield from _all_keys(section, (*path, name))
 
 
@@ -263,7 +263,7 @@ def _refuse_unknown(data: Mapping[str, Any], lines: Mapping[KeyPath, int], sourc
             if key not in model.model_fields:
                 where = f"{source}:{lines[here]}" if here in lines else source
                 raise ConfigError(f"{where}: unknown key {'.'.join(here)!r}", _nearest(here, model))
-            section = _section(model.model_fields[key].annotation)
+            section = section_of(model.model_fields[key].annotation)
             if section and isinstance(value, Mapping):
                 walk(value, section, here)
 
@@ -309,7 +309,7 @@ def _described(error: Any, sources: Sources) -> str:
             break
         known.append(part)
         description = field.description or ""
-        model = _section(field.annotation) or model
+        model = section_of(field.annotation) or model
     where = next((sources[location[:n]] for n in range(len(location), 0, -1) if location[:n] in sources), "")
     prefix = f"{where}: " if where else ""
     reason = str(error["msg"]).removeprefix("Value error, ")

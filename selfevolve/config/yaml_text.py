@@ -36,9 +36,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """The safe dumper that quotes exactly what `_Loader` would misread."""
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's own shape)
+    """The safe dumper that quotes text which either `_Loader` or a reader of YAML 1.1 would take for something else."""
 
 
 for _tag, _pattern, _first in _SCALARS:
