@@ -174,7 +174,7 @@ class TransformersSampler:
         if sampling.temperature == 0 and sampling.n > 1:
             logger.warning("%s: %d replies a prompt at temperature 0 are %d copies", self.name, sampling.n, sampling.n)
         completions = dict(zip(good, self.sample_ids([ids[i] for i in good], sampling, keys=good), strict=True))
-        texts = self._texts([c for group in completions.values() for c in group])
+        texts = self.texts([c for group in completions.values() for c in group])
         answers: list[list[Reply]] = []
         for i, refusal in enumerate(refusals):
             if refusal is not None:
@@ -197,7 +197,7 @@ class TransformersSampler:
             return f"the prompt has {length} tokens, at most {limit} fit; shorten it or raise the limit"
         return None
 
-    def _texts(self, completions: Sequence[Completion]) -> dict[tuple[int, ...], str]:
+    def texts(self, completions: Sequence[Completion]) -> dict[tuple[int, ...], str]:
         """Return the text of each distinct completion, special tokens left out."""
         distinct = list(dict.fromkeys(c.ids for c in completions))
         if not distinct:  # an empty list would be decoded as one empty text

@@ -1,0 +1,408 @@
+"""GRPO with TRL: the only module that imports it.
+
+TRL keeps the loss, the optimiser loop and the distribution over processes. Ours are the order of the rows, sampling
+(shared prefixes, keyed random numbers), the reward of the whole batch, the advantages, and the checks around them.
+
+One rollout batch is ``prompts x responses`` completions and serves ``prompts / global_batch`` optimiser updates. From
+the second update on the policy is no longer the one that sampled: the ratio to the log-probabilities at sampling is
+clipped (PPO). The completions of a batch are shuffled before they are split into updates.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked experimental; the version is pinned
+
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.trainer_callback import PrinterCallback
+from trl import GRPOConfig, GRPOTrainer
+from trl.models import unwrap_model_for_generation
+
+from selfevolve.sampling.transformers_sampler import Formatter, TransformersSampler
+from selfevolve.train.rollouts import Clock, LocalRollouts, RolloutMaker, make_plan
+from selfevolve.train.spec import BatchReward, LogRow, TrainingError, TrainResult, TrainRow, TrainSpec
+
+logger = logging.getLogger(__name__)
+
+_IN_MODEL = ("generate", "forward", "backward", "optimiser")
+
+
+def train(
+    policy_path: Path,
+    rows: Sequence[TrainRow],
+    reward: BatchReward,
+    spec: TrainSpec,
+    out: Path,
+    progress: Callable[[LogRow], None] | None = None,
+    sampler: Callable[[Any, Any], Any] | None = None,
+) -> TrainResult:
+    """Train a policy with GRPO and write it as a plain Hugging Face folder.
+
+    The KL term's reference is the policy as it stands in ``policy_path``. With one process, the same arguments give the
+    same weights, bit for bit (on a CPU with a fixed number of threads). The random state of torch, numpy and random is
+    set on the way.
+
+    Args:
+        policy_path: a Hugging Face folder or hub id, weights and tokenizer.
+        rows: what to train on.
+        reward: called once a step with the whole batch, on the main process.
+        spec: the settings.
+        out: the folder to write; it must not exist. It appears complete or not at all.
+        progress: called after each rollout step, on the main process.
+        sampler: makes the sampler of rollouts from (live model, tokenizer); None: `TransformersSampler`.
+
+    Raises:
+        TrainingError: settings that do not fit together, no row that can be used, no trainable weight, a loss that is
+            not finite, or a stage that changed no weight.
+    """
+    start = time.perf_counter()
+    spec.check()
+    out = Path(out)
+    if out.exists():
+        raise TrainingError(f"{out} exists already", "Remove it, or name another folder.")
+    if not rows:
+        raise TrainingError("there are no rows to train on")
+    state = PartialState(cpu=_on_cpu(spec))
+    spec.check(state.num_processes)
+    tokenizer = AutoTokenizer.from_pretrained(str(policy_path), trust_remote_code=spec.trust_remote_code)
+    formatter = Formatter(tokenizer, spec.template_options)
+    plan = make_plan(rows, formatter.ids([row.prompt for row in rows]), spec)
+    model = _load(policy_path, spec)
+    clock = Clock()
+    maker = RolloutMaker(rows, plan, reward, spec, (state.process_index, state.num_processes), clock)
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = _Trainer(model, tokenizer, maker, sampler, progress, _config(spec, state.num_processes, scratch))
+        before = _fingerprint(trainer.model)
+        trainer.train()
+    if _fingerprint(trainer.model) == before:
+        flat = sum(row.zero_spread for row in trainer.rows)
+        groups = sum(row.groups for row in trainer.rows)
+        raise TrainingError(
+            f"no weight changed in {spec.steps} steps: {flat} of {groups} groups had no spread of rewards",
+            "Look at the rewards, the clipped completions and the learning rate.",
+        )
+    _save(trainer, tokenizer, out)
+    return TrainResult(
+        checkpoint=out,
+        log=tuple(trainer.rows),
+        seconds=time.perf_counter() - start,
+        seconds_in_model=clock.of(*_IN_MODEL),
+        seconds_in_reward=clock.of("reward"),
+        tokens=sum(row.completion_tokens for row in trainer.rows),
+        left_out=plan.left_out,
+        notes=(*plan.notes, *_warnings(trainer.rows, spec)),
+    )
+
+
+def _on_cpu(spec: TrainSpec) -> bool:
+    if spec.device == "cuda" and not torch.cuda.is_available():
+        raise TrainingError("device is cuda, and torch sees no GPU", "Set device to auto or cpu.")
+    return spec.device == "cpu" or not torch.cuda.is_available()
+
+
+def _load(policy_path: Path, spec: TrainSpec) -> Any:
+    """Load the policy in float32; under adapters the frozen weights take the dtype of the arithmetic.
+
+    Updates of 1e-6 vanish in bfloat16 weights, so weights that are trained stay in float32.
+    """
+    dtype = getattr(torch, spec.dtype) if spec.lora is not None else torch.float32
+    return AutoModelForCausalLM.from_pretrained(
+        str(policy_path), dtype=dtype, trust_remote_code=spec.trust_remote_code
+    )
+
+
+def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
+    """Return TRL's configuration: every default that does not fit a stage is set here."""
+    micro = spec.micro(processes)
+    cpu = _on_cpu(spec)
+    return GRPOConfig(
+        output_dir=scratch,
+        max_steps=spec.steps * spec.updates,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=spec.global_batch * spec.responses // (micro * processes),
+        steps_per_generation=spec.completions // (micro * processes),
+        num_generations=spec.responses,
+        max_completion_length=spec.max_new_tokens,
+        learning_rate=spec.learning_rate,
+        lr_scheduler_type="constant",
+        max_grad_norm=spec.max_grad_norm,
+        beta=spec.kl,
+        use_bias_correction_kl=False,  # the KL term of the GRPO paper
+        epsilon=spec.clip,
+        loss_type=spec.loss_type,
+        scale_rewards="none",  # the advantages are ours
+        temperature=spec.temperature,  # of the log-probabilities; sampling is ours
+        seed=spec.seed,
+        use_cpu=cpu,
+        bf16=spec.dtype == "bfloat16",
+        gradient_checkpointing=spec.gradient_checkpointing,
+        logging_strategy="steps",
+        logging_steps=1,
+        logging_nan_inf_filter=False,  # a loss that is not finite must be seen
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        shuffle_dataset=False,
+        dataloader_pin_memory=not cpu,
+        model_init_kwargs={"trust_remote_code": True} if spec.trust_remote_code else None,
+    )
+
+
+def _adapters(spec: TrainSpec) -> Any:
+    if spec.lora is None:
+        return None
+    from peft import LoraConfig
+
+    targets = spec.lora.targets if isinstance(spec.lora.targets, str) else list(spec.lora.targets)
+    return LoraConfig(
+        r=spec.lora.rank, lora_alpha=spec.lora.alpha, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
+    )
+
+
+class _Trainer(GRPOTrainer):  # type: ignore[misc]
+    """TRL's trainer with our rollouts, advantages, log and clock."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        maker: RolloutMaker,
+        make_sampler: Callable[[Any, Any], Any] | None,
+        progress: Callable[[LogRow], None] | None,
+        config: Any,
+    ) -> None:
+        self.maker, self.clock, self.spec = maker, maker.clock, maker.spec
+        self.make_sampler, self.progress = make_sampler, progress
+        self.sampler: Any = None
+        self.local: LocalRollouts | None = None
+        self.step_started: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self.rows: list[LogRow] = []
+        self.updates: list[dict[str, float]] = []
+        super().__init__(
+            model=model,
+            reward_funcs=_no_reward,
+            args=config,
+            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL asks for one; `get_train_dataloader` has the rows
+            processing_class=tokenizer,
+            peft_config=_adapters(maker.spec),
+            rollout_func=_roll_out,
+        )
+        self.remove_callback(PrinterCallback)
+        if not any(parameter.requires_grad for parameter in self.model.parameters()):
+            raise TrainingError("the policy has no trainable weight", "Load it without frozen parameters.")
+        self._time_backward()
+
+    def _time_backward(self) -> None:
+        backward = self.accelerator.backward
+
+        def timed(*args: Any, **kwargs: Any) -> None:
+            with self.clock.part("backward"):
+                backward(*args, **kwargs)
+
+        self.accelerator.backward = timed
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        optimiser = super().create_optimizer(*args, **kwargs)
+        step = optimiser.step
+
+        def timed(*inner: Any, **options: Any) -> Any:
+            with self.clock.part("optimiser"):
+                return step(*inner, **options)
+
+        optimiser.step = timed
+        return optimiser
+
+    def get_train_dataloader(self) -> Any:
+        """Return one item a micro-step; the rows come from the plan, so an item only has the right length."""
+        size = self.spec.completions // self.accelerator.num_processes
+        full, empty = [{"prompt": "-"}] * size, [{"prompt": "-"}]
+        per_step = self.args.steps_per_generation
+        items = [full if i % per_step == 0 else empty for i in range(self.spec.steps * per_step)]
+        return torch.utils.data.DataLoader(items, batch_size=None, collate_fn=_as_it_is)
+
+    @contextmanager
+    def ready(self) -> Any:
+        """Make the live policy one that can be sampled from: whole weights, the trainer's number types."""
+        with ExitStack() as stack:
+            stack.enter_context(unwrap_model_for_generation(self.model_wrapped, self.accelerator))
+            stack.enter_context(self.accelerator.autocast())
+            yield
+
+    def roll_out(self) -> LocalRollouts:
+        """Make the next rollout batch with the current weights."""
+        self.step_started = (time.perf_counter(), self.clock.of(*_IN_MODEL), self.clock.of("reward"))
+        if self.sampler is None:
+            policy = self.accelerator.unwrap_model(self.model)
+            make = self.make_sampler or self._own_sampler
+            self.sampler = make(policy, self.processing_class)
+        self.local = self.maker.make(len(self.rows) + 1, self.sampler, self.ready)
+        return self.local
+
+    def _own_sampler(self, policy: Any, tokenizer: Any) -> TransformersSampler:
+        return TransformersSampler(
+            policy, tokenizer, name="policy", batch=self.spec.sample_batch, template_options=self.spec.template_options
+        )
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        output = super()._generate_and_score_completions(inputs)
+        assert self.local is not None
+        output["advantages"] = torch.tensor(self.local.advantages, device=self.accelerator.device)
+        return output
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """As TRL's, in batches of rows of like length and without the columns that are padding in all of them."""
+        with self.clock.part("forward"):
+            size = batch_size or len(input_ids)
+            order = attention_mask.sum(1).argsort(stable=True) if size < len(input_ids) else None
+            parts = [
+                self._trimmed(model, input_ids[rows], attention_mask[rows], logits_to_keep, **options)
+                for rows in (torch.arange(len(input_ids)) if order is None else order).split(size)
+            ]
+            joined = [
+                None if parts[0][i] is None else torch.cat([part[i] for part in parts if part[i] is not None])
+                for i in range(2)
+            ]
+            if order is not None:
+                back = order.argsort()
+                joined = [None if tensor is None else tensor[back] for tensor in joined]
+            assert joined[0] is not None
+            losses = [part[2] for part in parts if part[2] is not None]
+            return joined[0], joined[1], torch.stack(losses).mean() if losses else None
+
+    def _trimmed(
+        self, model: Any, ids: Tensor, mask: Tensor, keep: int, **options: Any
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        used = mask.any(0)
+        prompt = ids.shape[1] - keep
+        left = int(used[:prompt].long().argmax())
+        right = int(used[prompt:].sum())
+        logps, entropies, loss = super()._get_per_token_logps_and_entropies(
+            model, ids[:, left : prompt + right], mask[:, left : prompt + right], right, **options
+        )
+        padded = [None if x is None else torch.nn.functional.pad(x, (0, keep - right)) for x in (logps, entropies)]
+        assert padded[0] is not None
+        return padded[0], padded[1], loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Collect the figures of one update, and close the row of a step after its last one."""
+        if "loss" not in logs:
+            return
+        collected = {name: _mean(values) for name, values in self._metrics["train"].items()}
+        self._metrics["train"].clear()
+        figures = {**collected, **{name: float(value) for name, value in logs.items()}}
+        for name in ("loss", "grad_norm"):
+            if not math.isfinite(figures.get(name, math.nan)):
+                raise TrainingError(
+                    f"{name} is {figures.get(name)} at update {self.state.global_step}",
+                    "Lower the learning rate, or look at the weights that the stage started from.",
+                )
+        self.updates.append(figures)
+        if len(self.updates) == self.spec.updates:
+            self._close_row()
+
+    def _close_row(self) -> None:
+        began, model, reward = self.step_started
+        mean = {name: _mean([update.get(name, math.nan) for update in self.updates]) for name in self.updates[0]}
+        row = LogRow(
+            **self.maker.facts,
+            loss=mean["loss"],
+            kl=mean.get("kl"),
+            entropy=mean["entropy"],
+            ratio_clipped=mean["clip_ratio/region_mean"],
+            grad_norm=mean["grad_norm"],
+            updates=len(self.updates),
+            seconds=time.perf_counter() - began,
+            seconds_model=self.clock.of(*_IN_MODEL) - model,
+            seconds_reward=self.clock.of("reward") - reward,
+        )
+        self.updates = []
+        self.rows.append(row)
+        if self.progress is not None and self.accelerator.is_main_process:
+            self.progress(row)
+
+
+def _roll_out(_prompts: list[Any], trainer: _Trainer) -> dict[str, Any]:
+    """Answer TRL's ``rollout_func``; masked completions carry an all-zero mask, so they have no gradient at all."""
+    local = trainer.roll_out()
+    lengths = [len(ids) for ids in local.completion_ids]
+    return {
+        "prompt_ids": local.prompt_ids,
+        "completion_ids": local.completion_ids,
+        "logprobs": None,
+        "env_mask": [[int(not masked)] * n for n, masked in zip(lengths, local.masked, strict=True)],
+    }
+
+
+def _no_reward(prompts: list[Any], **_: Any) -> list[float]:
+    """Stand in for TRL's reward function: the reward is computed with the rollouts."""
+    return [0.0] * len(prompts)
+
+
+def _as_it_is(item: Any) -> Any:
+    return item
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _fingerprint(model: Any) -> list[tuple[float, float]]:
+    """Return two sums over each trainable tensor: equal before and after training means that nothing was learned."""
+    sums = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            wide = parameter.detach().double()
+            sums.append((float(wide.sum()), float((wide * wide).sum())))
+    return sums
+
+
+def _warnings(rows: Sequence[LogRow], spec: TrainSpec) -> list[str]:
+    """Name the length limit where nearly all completions met it and no group had a spread."""
+    stuck = [row for row in rows if row.clipped > 0.9 * row.completions and row.zero_spread == row.groups]
+    if not stuck:
+        return []
+    return [
+        f"in {len(stuck)} of {len(rows)} steps nearly all completions were cut off at {spec.max_new_tokens} tokens and no "
+        "group had a spread of rewards: max_new_tokens is probably too small"
+    ]
+
+
+def _save(trainer: _Trainer, tokenizer: Any, out: Path) -> None:
+    """Write weights (adapters merged), config and tokenizer to ``out``, which appears whole or not at all."""
+    accelerator = trainer.accelerator
+    policy = accelerator.unwrap_model(trainer.model)
+    if trainer.spec.lora is not None:
+        policy = policy.merge_and_unload()
+        weights = policy.state_dict()
+    else:
+        weights = accelerator.get_state_dict(trainer.model_wrapped)
+    if accelerator.is_main_process:
+        partial = out.with_name(out.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        policy.save_pretrained(partial, state_dict=weights, safe_serialization=True)
+        tokenizer.save_pretrained(partial)
+        partial.rename(out)
+    accelerator.wait_for_everyone()
