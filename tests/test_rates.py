@@ -87,10 +87,10 @@ def test_unpaired_values_are_refused() -> None:
 
 
 def test_mean_interval_by_hand() -> None:
-    found = mean_interval([1, 2, 3])
-    assert (found.value, found.n) == (2.0, 3)
-    assert found.low == pytest.approx(2 - 4.302653 / 3**0.5, abs=1e-6)
-    assert found.high == pytest.approx(2 + 4.302653 / 3**0.5, abs=1e-6)
+    found = mean_interval([2, 4, 6])  # deviation 2, t = 4.302653 with two degrees of freedom
+    assert (found.value, found.n) == (4.0, 3)
+    assert found.low == pytest.approx(4 - 4.302653 * 2 / 3**0.5, abs=1e-5)
+    assert found.high == pytest.approx(4 + 4.302653 * 2 / 3**0.5, abs=1e-5)
     assert mean_interval([0.5]).to_json() == {"value": 0.5, "low": None, "high": None, "n": 1}
     assert mean_interval([]).value is None
 

@@ -53,7 +53,7 @@ def round_metrics(
         **_answered(parsed),
         **_rewards(questioner_rows or pool_rows, "questioner" if questioner_rows else "pool"),
         **_novelty(questioner_rows),
-        "share_histogram": share_histogram(row["solutions"]["share"] for row in parsed if row["solutions"]),
+        "share_histogram": share_histogram(row["solutions"]["share"] for row in parsed if _has_majority(row)),
         "seconds": sum(seconds_by_stage.values()),
         "seconds_by_stage": dict(seconds_by_stage),
     }

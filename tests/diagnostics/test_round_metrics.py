@@ -33,7 +33,7 @@ def row(
         "validity": None
         if vote is None or not parsed
         else {"decision": vote, "invalid": counted[vote][0], "valid": counted[vote][1], "undecided": 1, "asked": 9},
-        "solutions": None if share is None else {"answer": answer, "share": share, "counted": 8, "asked": 10},
+        "solutions": None if share is None else {"answer": answer, "share": share, "counted": 8 if answer else 0, "asked": 10},
         "novelty": None,
         "reward": None if reward is None else {"total": reward, "terms": {}},
         "truth": None
@@ -46,7 +46,7 @@ POOL = [
     row("malformed", reward=-1.0),
     row("invalid", truth=("a", False, "contradiction", None), vote="invalid", reward=-0.25),
     row("invalid", truth=("a", True, None, "1"), vote="invalid", reward=-0.25),
-    row("undecided", truth=("b", True, None, "1"), vote="undecided"),
+    row("undecided", 0.0, None, ("b", True, None, "1")),  # ten solutions, no answer among them
     row("too_easy", 1.0, "1", ("b", True, None, "1")),
     row("too_hard", 0.2, "9", ("c", True, None, "1"), reward=0.25),
     row("kept", 0.5, "1", ("a", True, None, "1"), reward=0.5),
@@ -81,7 +81,7 @@ def metrics() -> dict[str, Any]:
         ("pseudo_label_accuracy", 1, 2, 3),  # 1 right, 2 wrong, 1? undecided
         ("majority_accuracy", 2, 4, 5),  # the too easy one is right, the too hard one wrong
         ("label_right_rate", 1, 4, 6),
-        ("gate_valid_recall", 5, 6, None),
+        ("gate_valid_recall", 6, 7, None),
         ("gate_invalid_recall", 1, 3, None),
         ("valid_recall", 3, 4, None),
         ("invalid_recall", 1, 2, None),
@@ -89,8 +89,8 @@ def metrics() -> dict[str, Any]:
         ("verdict_undecided_rate", 1, 7, None),
         ("solver_accuracy", 6, 8, 10),
         ("solver_accuracy_greedy", 1, 2, 2),
-        ("answered_rate", 64, 80, None),
-        ("vote_answered_rate", 2 * 8 + 2 + 8 * 8, 99, None),
+        ("answered_rate", 64, 90, None),
+        ("vote_answered_rate", 11 * 8, 99, None),
         ("novel_rate", 0, 0, 0),
     ],
 )
@@ -153,6 +153,13 @@ def test_a_rule_without_votes_leaves_the_gate_open() -> None:
     assert found["gate_valid_recall"]["n"] == 0
     assert found["vote_answered_rate"]["n"] == 0
     assert found["pseudo_label_accuracy"]["value"] == 1.0
+
+
+def test_an_undecided_vote_is_left_out_of_the_gate() -> None:
+    rows = [row("undecided", truth=("a", True, None, "1"), vote="undecided")]
+    found = round_metrics(rows, Evaluation(), round=1, seconds_by_stage={}, equal=equal)
+    assert found["gate_valid_recall"]["n"] == 0
+    assert (found["vote_answered_rate"]["k"], found["vote_answered_rate"]["n"]) == (2, 9)
 
 
 def test_labels_are_compared_by_value() -> None:

@@ -55,7 +55,8 @@ def test_only_a_complete_reply_casts_a_vote(reason: FinishReason) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "VALID", "INVALIDS", r"\text{}", r"\frac{1}{2}", "in valid", r"\text{" * 20_000 + "INVALID" + "}" * 20_000]
+    "answer",
+    ["", "VALID", "INVALIDS", r"\text{}", r"\frac{1}{2}", "in valid", r"\text{" * 20_000 + "INVALID" + "}" * 20_000],
 )
 def test_other_contents_are_no_rejection(answer: str) -> None:
     assert not is_rejection(answer)
