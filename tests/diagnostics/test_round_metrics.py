@@ -33,7 +33,9 @@ def row(
         "validity": None
         if vote is None or not parsed
         else {"decision": vote, "invalid": counted[vote][0], "valid": counted[vote][1], "undecided": 1, "asked": 9},
-        "solutions": None if share is None else {"answer": answer, "share": share, "counted": 8 if answer else 0, "asked": 10},
+        "solutions": None
+        if share is None
+        else {"answer": answer, "share": share, "counted": 8 if answer else 0, "asked": 10},
         "novelty": None,
         "reward": None if reward is None else {"total": reward, "terms": {}},
         "truth": None
