@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +77,7 @@ def _bounds(recipe: Recipe) -> Bounds:
 
 @contextmanager
 def _bars(run: RunDir) -> Iterator[Bars]:
-    bars = Bars(run, sys.stderr)
+    bars = Bars(run)
     try:
         yield bars
     finally:

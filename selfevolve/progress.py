@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
 
-from tqdm import tqdm
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from selfevolve.rundir import RunDir
 
@@ -15,16 +15,18 @@ SECONDS_BETWEEN_NOTES = 0.5
 
 
 class Bars:
-    """Two progress bars on a terminal; plain lines elsewhere."""
+    """Two progress bars on a terminal; a plain line a stage elsewhere."""
 
-    def __init__(self, run: RunDir, stream: TextIO) -> None:
+    def __init__(self, run: RunDir) -> None:
         """Start at the rounds that are done already."""
-        self.run, self.stream = run, stream
-        self.live = stream.isatty()
-        self.rounds = tqdm(
-            total=run.recipe.rounds, desc="rounds", file=stream, disable=not self.live, position=0, leave=False
-        )
-        self.stage = tqdm(total=1, desc="", file=stream, disable=not self.live, position=1, leave=False)
+        self.run = run
+        self.live = sys.stderr.isatty()
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self.bars = Progress(*columns, console=console, disable=not self.live, transient=True)
+        self.rounds = self.bars.add_task("rounds", total=run.recipe.rounds)
+        self.stage = self.bars.add_task("", total=1)
+        self.bars.start()
         self._noted = 0.0
         self._last = ""
 
@@ -33,14 +35,15 @@ class Bars:
 
         def report(what: str, done: int, of: int) -> None:
             name = f"round {round} {what}" if round else what
+            new = name != self._last
             if self.live:
-                self.stage.set_description_str(name, refresh=False)
-                self.stage.total, self.stage.n = of, done
-                self.stage.refresh()
-            elif name != self._last:
-                print(name, file=self.stream, flush=True)
+                if new:
+                    self.bars.reset(self.stage)
+                self.bars.update(self.stage, description=name, completed=done, total=of)
+            elif new:
+                print(name, file=sys.stderr, flush=True)
             now = time.monotonic()
-            if name != self._last or now - self._noted > SECONDS_BETWEEN_NOTES or done == of:
+            if new or done == of or now - self._noted > SECONDS_BETWEEN_NOTES:
                 self.run.note_progress(round, what, done, of)
                 self._noted = now
             self._last = name
@@ -49,14 +52,15 @@ class Bars:
 
     def round_done(self, number: int) -> None:
         """Move the outer bar."""
-        self.rounds.n = number
-        self.rounds.refresh()
+        self.bars.update(self.rounds, completed=number)
 
     def say(self, text: str, error: bool = False) -> None:
         """Print lines above the bars."""
-        tqdm.write(text, file=sys.stderr if error else sys.stdout)
+        if self.live:
+            self.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=sys.stderr if error else sys.stdout, flush=True)
 
     def close(self) -> None:
         """Remove the bars."""
-        self.stage.close()
-        self.rounds.close()
+        self.bars.stop()

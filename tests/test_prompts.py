@@ -1,0 +1,56 @@
+"""Prompt packs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from selfevolve.errors import UserError
+from selfevolve.prompts import STANDARD, TESTBED, load_pack
+from selfevolve.testbed import tasks
+
+
+def test_the_testbed_pack_is_what_its_backbones_were_trained_on() -> None:
+    a, b = "what is 1 + 2 - 3?", "x {question_b}?"
+    assert TESTBED.ask()[-1].content == tasks.ask_prompt()
+    assert TESTBED.solve(a)[-1].content == tasks.solve_prompt(a)
+    assert TESTBED.check(a)[-1].content == tasks.check_prompt(a)
+    assert TESTBED.same_type(a, b)[-1].content == tasks.judge_prompt(a, b)
+
+
+def test_the_standard_pack_keeps_tags_and_verdict_words() -> None:
+    ask = "\n".join(m.content for m in STANDARD.ask())
+    assert "<question>" in ask and "</question>" in ask and "\\boxed{" in ask
+    check = STANDARD.check("Q {x}?")[-1].content
+    assert "Q {x}?" in check and "INVALID" in check and "<think>" in check
+    same = STANDARD.same_type("first?", "second?")[-1].content
+    assert "SAME_TYPE" in same and "DIFFERENT" in same
+    assert same.index("first?") < same.index("second?")
+    assert STANDARD.solve("Q?")[-1].content == "Q?" and "\\boxed{" in STANDARD.solve("Q?")[0].content
+
+
+def test_texts_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("solve: 'Do: {question}'\nask: Write one.\n")
+    pack = load_pack(str(path))
+    assert pack.name == "mine"
+    assert pack.solve("1+1")[-1].content == "Do: 1+1"
+    assert pack.ask()[-1].content == "Write one."
+    assert pack.check("q") == STANDARD.check("q")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("solve: no place", "lacks the placeholder {question}"), ("sovle: x", "must map some of"), ("- a", "must map")],
+)
+def test_a_bad_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=words.replace("{", r"\{").replace("}", r"\}")):
+        load_pack(str(path))
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UserError, match="not 'standard'"):
+        load_pack("standrad")
