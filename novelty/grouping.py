@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 from novelty.prompts import grouping_prompt
 from selfevolve.sampling import Prompt, Sampler, Sampling
 
+LONGEST = 10_000  # characters at the end of a reply that are searched for the choice: bounds the time for hostile text
 # A JSON escape, or a lone backslash before anything else. \b and \f are left out: LaTeX writes \binom, \frac.
 _ESCAPE = re.compile(r'\\(["\\/nrt]|u[0-9a-fA-F]{4})?')
 
@@ -106,7 +107,7 @@ def read_choice(text: str, inventory: Sequence[PatternGroup]) -> GroupChoice:
     The ID is that of a group of the inventory, or NEW; anything else is UNDECIDED. Text around the object is ignored,
     up to a closing ``</think>`` in any case, and backslashes of LaTeX inside it need not be doubled.
     """
-    found = _last_object(text.rpartition("</think>")[2])
+    found = _last_object(text.rpartition("</think>")[2][-LONGEST:])
     if found is None:
         return GroupChoice(ChoiceKind.UNDECIDED, reason="no JSON object with a group_id in the reply")
     name, pattern, reason = (str(found.get(key) or "").strip() for key in ("group_id", "pattern", "reason"))
