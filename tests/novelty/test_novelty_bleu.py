@@ -13,28 +13,6 @@ bleu_score = pytest.importorskip("nltk.translate.bleu_score", reason="nltk is th
 
 SENTENCE = "find the sum of two primes and a square root when x is 3 or 7 what remains \\(n\\) $x^2$ ?"
 WORDS = SENTENCE.split()
-    "find",
-    "the",
-    "sum",
-    "of",
-    "two",
-    "primes",
-    "and",
-    "a",
-    "square",
-    "root",
-    "when",
-    "x",
-    "is",
-    "3",
-    "or",
-    "7",
-    "what",
-    "remains",
-    "\\(n\\)",
-    "$x^2$",
-    "?",
-]
 
 
 def nltk_distances(questions: list[str]) -> np.ndarray:
