@@ -20,6 +20,7 @@ from selfevolve.errors import UserError
 from selfevolve.report import round_table, write_report
 from selfevolve.report.digest import digest_run
 from selfevolve.report.load import load_run
+from selfevolve.report.markdown import fenced
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>]]>--> `````` | </pre>\u2028"
 
@@ -149,6 +150,14 @@ def test_untrusted_text_stays_text(tmp_path: Path) -> None:
     assert EVIL in columns["question"] and EVIL in columns["pattern"]
     outside = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", md_path.read_text(encoding="utf-8"))
     assert "<script" not in outside.replace("\\<", "") and "<img" not in outside.replace("\\<", "")
+
+
+@pytest.mark.parametrize("text", ["a\n```\n# head", "a\n``````\nb", "plain"])
+def test_no_text_closes_its_fence(text: str) -> None:
+    first, *inside, last = fenced(text).split("\n")
+    assert first == f"{last}text" and set(last) == {"`"} and len(last) >= 3
+    assert "\n".join(inside) == text
+    assert not any(line.startswith(last) for line in inside)
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
