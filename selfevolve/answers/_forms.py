@@ -93,7 +93,7 @@ class Group:
         keys = [item.key for item in self.items]
         if self.kind in ("list", "set") and not self.ordered:
             unique = dict.fromkeys(keys) if self.kind == "set" else keys
-            return (self.kind, tuple(sorted(unique, key=repr)))
+            return (self.kind, tuple(sorted(unique, key=hash)))
         return (self.kind, tuple(keys))
 
 
@@ -119,7 +119,7 @@ class Record:
 
     @property
     def key(self) -> Key:
-        return ("record", tuple(sorted(((n, f.key) for n, f in zip(self.names, self.forms, strict=True)), key=repr)))
+        return ("record", tuple(sorted(((n, f.key) for n, f in zip(self.names, self.forms, strict=True)), key=hash)))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Cases:
 
     @property
     def key(self) -> Key:
-        return ("cases", tuple(sorted((tuple(f.key for f in row) for row in self.rows), key=repr)))
+        return ("cases", tuple(sorted((tuple(f.key for f in row) for row in self.rows), key=hash)))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from selfevolve.answers._tokens import TooLarge, Unreadable
 DIGITS = 100  # decimal digits of inexact work
 MAX_BITS = 60_000  # of an exact numerator or denominator
 MAX_EXPONENT = 1_000_000  # binary exponent of an inexact value
+MAX_STEPS = 50_000  # nodes worked out at one point; long numbers count for more
 MAX_TERMS = 5_000  # of a finite sum or product
 POINTS = 6
 _LOCAL = threading.local()
@@ -44,6 +45,7 @@ class Value:
     at: tuple[Any, ...]  # Fraction, mpmath number, or None where it is undefined
     delicate: bool = False  # terms of very unlike size were added, so agreement proves nothing
     infinite: int = 0  # 1 or -1 for the infinities
+    opaque: bool = False  # a sum without known ends stands in it, so disagreement proves nothing
 
     @property
     def constant(self) -> bool:
@@ -100,23 +102,22 @@ def evaluate(node: Node, sign: int = 1) -> Value:
     """
     if not symbols(node):
         work = _Evaluator(0, sign)
-        return Value((work.run(node),), work.delicate)
+        value = work.run(node)
+        return Value((value,), work.delicate, opaque=work.opaque)
     values: list[Any] = []
-    delicate = False
+    delicate = opaque = False
     for k in range(POINTS):
         work = _Evaluator(k, sign)
         try:
             values.append(work.run(node))
-        except TooLarge:
-            raise
         except Unreadable:
             if k in (0, 1):
                 raise
             values.append(None)
-        delicate = delicate or work.delicate
+        delicate, opaque = delicate or work.delicate, opaque or work.opaque
     if all(v is not None and v == values[0] and isinstance(v, Fraction) for v in values):
-        return Value((values[0],), delicate)  # the symbols cancel
-    return Value(tuple(values), delicate)
+        return Value((values[0],), delicate, opaque=opaque)  # the symbols cancel
+    return Value(tuple(values), delicate, opaque=opaque)
 
 
 def same_value(a: Value, b: Value) -> bool | None:
@@ -135,7 +136,7 @@ def same_value(a: Value, b: Value) -> bool | None:
         exact = exact and isinstance(x, Fraction) and isinstance(y, Fraction)
         close = _close(x, y)
         if close is not True:
-            return close
+            return None if a.opaque or b.opaque else close
     if compared < min(2, size) or (not exact and (a.delicate or b.delicate)):
         return None
     return True
@@ -185,20 +186,21 @@ class _Evaluator:
         self.k = k
         self.sign = sign
         self.delicate = False
+        self.opaque = False
         self.bound: dict[str, Fraction] = {}
         self.steps = 0
         self.ctx = context()
 
     def run(self, node: Node) -> Any:
         self.steps += 1
-        if self.steps > 200_000:
-            raise TooLarge("more than 200,000 steps")
+        if self.steps > MAX_STEPS:
+            raise TooLarge(f"more than {MAX_STEPS} steps")
         value = getattr(self, "do_" + node[0])(node)
-        if isinstance(value, Fraction):
-            if _bits(value) > MAX_BITS:
-                return self.checked(number(value))
-            return value
-        return self.checked(value)
+        if not isinstance(value, Fraction):
+            return self.checked(value)
+        bits = _bits(value)
+        self.steps += bits // 500
+        return value if bits <= MAX_BITS else self.checked(number(value))
 
     def checked(self, value: Any) -> Any:
         ctx = self.ctx
@@ -359,6 +361,7 @@ class _Evaluator:
         low, high = self.run(low_node), self.run(high_node)
         if symbols(low_node) | symbols(high_node):
             # No end of the sum is known: it stands for a function of its bounds and of the body at a generic index.
+            self.opaque = True
             inner = self.run(body)
             shown = f"{kind}|{_quantise(low)}|{_quantise(high)}|{_quantise(inner)}"
             return Fraction(500 + _unit_hash(shown) % 100_003, 70_001)
@@ -371,9 +374,10 @@ class _Evaluator:
         for index in range(int(low), int(high) + 1):
             self.bound[variable] = Fraction(index)
             term = self.run(body)
-            both = isinstance(total, Fraction) and isinstance(term, Fraction)
+            both = isinstance(total, Fraction) and isinstance(term, Fraction) and _bits(total) < MAX_BITS
             x, y = (total, term) if both else (number(total), number(term))
             total = x + y if kind == "sum" else x * y
+            self.steps += _bits(total) // 500 if isinstance(total, Fraction) else 0
         self.bound.pop(variable)
         if outer is not None:
             self.bound[variable] = outer

@@ -50,7 +50,11 @@ def same(a: Form, b: Form) -> bool | None:
 
 
 def _delicate(form: Form) -> bool:
-    return "'delicate'" in repr(form.key) if not isinstance(form, Text) else False
+    return not isinstance(form, Text) and _holds_delicate(form.key)
+
+
+def _holds_delicate(key: Any) -> bool:
+    return key == "delicate" or (isinstance(key, tuple) and any(_holds_delicate(part) for part in key))
 
 
 # -- words

@@ -60,9 +60,6 @@ class Parser:
 
     # -- sums and products
     def expression(self) -> Node:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable(f"more than {MAX_DEPTH} nested groups")
         terms: list[Node] = []
         sign: tuple[str, ...] = ()
         while True:
@@ -83,26 +80,29 @@ class Parser:
             sign = ()
             if not (self.is_op("+") or self.is_op("-") or self.is_cmd("pm", "mp")):
                 break
-        self.depth -= 1
         return terms[0] if len(terms) == 1 else ("add", *terms)
 
     def product(self, in_function: bool = False) -> Node:
         """Read factors up to the next sum sign; in the bare argument of a function a bracket or function ends it."""
         left = self.power()
+        quotients = 0
         bare_number = left[0] == "num"
         while True:
             if not in_function and (self.is_op("*") or self.is_cmd("times", "cdot", "ast")):
                 self.at += 1
                 right = self.signed_power()
-                left, bare_number = ("mul", left, right), right[0] == "num"
+                left, bare_number = _times(left, right), right[0] == "num"
             elif not in_function and (self.is_op("/") or self.is_cmd("div")):
                 self.at += 1
+                quotients += 1
+                if quotients > MAX_DEPTH:
+                    raise Unreadable(f"more than {MAX_DEPTH} quotients in a row")
                 left, bare_number = ("div", left, self.signed_power()), False
             elif self.starts_factor(in_function):
                 if self.now.kind == "num" and bare_number:
                     raise Unreadable("two numbers stand side by side")
                 right = self.power()
-                left, bare_number = ("mul", left, right), right[0] == "num"
+                left, bare_number = _times(left, right), right[0] == "num"
             else:
                 return left
 
@@ -125,7 +125,7 @@ class Parser:
         if kind == "op":
             if value == "|":
                 return not in_function and self.bars == 0 and self.closing_bar()
-            return value in "({" and not (in_function and value == "(")
+            return value in "({[" and not (in_function and value in "([")
         if kind != "cmd":
             return False
         if in_function and value in ("sum", "prod", "sqrt", "lfloor", "lceil"):
@@ -137,7 +137,7 @@ class Parser:
         after = self.peek()
         if after.kind == "op" and after.value == "^":
             after = self.peek(3)
-        ends = after.kind in ("end", "word") or (after.kind == "op" and after.value in "/,;}")
+        ends = after.kind in ("end", "word", "num") or (after.kind == "op" and after.value in "/,;}")
         return self.at > 0 and ends and is_known(self.now.value)
 
     def closing_bar(self) -> bool:
@@ -158,8 +158,16 @@ class Parser:
         return base
 
     def exponent(self) -> Node:
+        self.depth += 1
+        node = self.one_exponent()
+        self.depth -= 1
+        return node
+
+    def one_exponent(self) -> Node:
         if self.is_op("{"):
             return self.group("{", "}")
+        if self.depth > MAX_DEPTH:
+            raise Unreadable(f"more than {MAX_DEPTH} powers of powers")
         if self.is_op("-"):
             self.at += 1
             return ("neg", self.exponent())
@@ -211,6 +219,14 @@ class Parser:
         return self.atom()
 
     def atom(self) -> Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable(f"more than {MAX_DEPTH} nested groups")
+        node = self.one_atom()
+        self.depth -= 1
+        return node
+
+    def one_atom(self) -> Node:
         token = self.take()
         if token.kind == "num":
             return self.number(token)
@@ -269,9 +285,16 @@ class Parser:
         while whole and self.is_op("'"):
             self.at += 1
             name += "'"
+        if name == "C" and self.is_op("(") and self.choice_of_two():
+            return ("call", "binom", *self.arguments())
         if whole and name[0] in _APPLIED and self.is_op("("):
             return ("apply", name, *self.arguments())
         return ("sym", name)
+
+    def choice_of_two(self) -> bool:
+        """True before ``(5, 2)``, so that C(5, 2) is a binomial coefficient."""
+        ahead = [self.peek(k) for k in range(5)]
+        return [t.value for t in ahead][0::2] == ["(", ",", ")"] and all(t.kind in ("num", "let") for t in ahead[1::2])
 
     def subscripted(self, name: str) -> Node:
         """Return ``x_1`` as one symbol, and ``F_{n-1}`` as F applied to n - 1."""
@@ -304,7 +327,10 @@ class Parser:
         return found
 
     def bracket(self, value: str) -> Node:
-        if value in "({[":
+        if value == "{":
+            self.at -= 1
+            return self.group("{", "}")
+        if value in "([":
             node = self.expression()
             self.expect({"(": ")", "{": "}", "[": "]"}[value])
             return node
@@ -439,6 +465,11 @@ class Parser:
             name += self.take().value
         self.at += 1
         return name
+
+
+def _times(left: Node, right: Node) -> Node:
+    """Return a product; a chain of them stays one flat node."""
+    return (*left, right) if left[0] == "mul" else ("mul", left, right)
 
 
 def _proper(node: Node) -> bool:

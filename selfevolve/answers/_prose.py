@@ -73,7 +73,9 @@ def value_in(text: str) -> str | None:
         again = value_in(tail) if re.match(r"[A-Z][a-z]+ ", tail) else None  # "Answer: The largest n is 34."
         return again or sentence
     formulas = [next(part for part in match.groups() if part) for match in _MATH.finditer(text)]
-    if len(formulas) == 1 and not _HEDGES.search(_MATH.sub(" ", text)):
+    at = [match.end() for match in _MATH.finditer(text)]
+    only_named = len(formulas) == 1 and len(formulas[0].strip()) == 1 and _MARKERS.search(text, at[0])
+    if len(formulas) == 1 and not only_named and not _HEDGES.search(_MATH.sub(" ", text)):
         return formulas[0].strip()
     lines = [line for line in text.splitlines() if line.strip()]
     line = lines[-1] if lines else ""
@@ -101,6 +103,9 @@ def _value_at(tail: str) -> str | None:
     tail = re.split(r"\.(?:\s|$)|\n", tail, maxsplit=1)[0].strip()
     if tail.lower() == "zero":
         return "0"
-    if not tail or _HEDGES.search(tail) or len(re.findall(r"(?<!\\)\b[A-Za-z]{4,}\b", tail)) > 3:
+    if not tail or _HEDGES.search(tail):
         return None
+    if len(re.findall(r"(?<!\\)\b[A-Za-z]{4,}\b", tail)) > 3:  # "there are 12 distinct sequences that meet ..."
+        first = _NUMBER.match(tail)
+        return first.group() if first and len(_NUMBER.findall(tail)) == 1 else None
     return tail

@@ -8,7 +8,7 @@ from selfevolve.answers._forms import Form, Ratio, Scalar
 from selfevolve.answers._numeric import Value, evaluate, has_pm, infinity
 from selfevolve.answers._parser import Node, Parser, parse_whole
 from selfevolve.answers._tokens import Token, Unreadable
-from selfevolve.answers._units import SINGLE_LETTERS, Unit, read_unit
+from selfevolve.answers._units import SINGLE_LETTERS, Unit, is_known, read_unit
 
 _END = Token("end", "", False)
 _MONEY = {"usd": "usd", "eur": "eur", "gbp": "gbp", "yen": "yen", "inr": "inr"}
@@ -44,7 +44,21 @@ def read(tokens: list[Token]) -> Form | tuple[Node, Node]:
         return node, node
     if rest and rest[0].kind == "num":
         raise Unreadable("two numbers stand side by side")
+    cut = next((k for k, t in enumerate(rest) if t.kind == "num" and rest[k - 1].value not in "^-{"), 0)
+    if cut:
+        return _compound(_with_unit(node, rest[:cut], money, tokens), read(rest[cut:]))
     return _with_unit(node, rest, money, tokens)
+
+
+def _compound(first: Scalar, second: Form | tuple[Node, Node]) -> Scalar:
+    """Return the sum of ``2 feet`` and ``6 inches``, in the second unit."""
+    if not (isinstance(second, Scalar) and first.unit and second.unit and first.unit[0] == second.unit[0]):
+        raise Unreadable("two quantities side by side that do not add up")
+    a, b = first.value.exact, second.value.exact
+    if a is None or b is None or first.unit[1] <= second.unit[1]:
+        raise Unreadable("two quantities side by side that do not add up")
+    total = Value((a * first.unit[1] / second.unit[1] + b,))
+    return Scalar(total, second.unit, bare=total)
 
 
 def from_node(node: Node, sign: int) -> Scalar:
@@ -135,18 +149,23 @@ def _significant(node: Node) -> int:
 
 
 def _perhaps(tokens: list[Token]) -> tuple[Value, Unit] | None:
-    """Return the reading of ``5 m`` as five metres, beside five times m."""
-    end = len(tokens)
-    if end > 3 and tokens[-2].value == "^" and tokens[-1].kind == "num":
-        end -= 2
-    letter = tokens[end - 1]
-    if end < 2 or letter.kind != "let" or letter.value not in SINGLE_LETTERS or tokens[end - 2].kind not in ("num", "op"):
+    """Return the reading of ``5 m`` or ``10 m/s`` as a measured quantity, beside five times m."""
+    at = next((k for k, t in enumerate(tokens) if t.kind in ("let", "run")), 0)
+    tail = tokens[at:]
+    if at == 0 or tokens[at - 1].kind not in ("num", "op") or len(tail) > 8:
         return None
+    for token in tail:
+        if token.kind == "let" and token.value not in SINGLE_LETTERS:
+            return None
+        if token.kind == "run" and not is_known(token.value):
+            return None
+        if token.kind not in ("let", "run", "num") and not (token.kind == "op" and token.value in "/^{}-"):
+            return None
     try:
-        value = evaluate(parse_whole(tokens[: end - 1]))
+        value = evaluate(parse_whole(tokens[:at]))
     except Unreadable:
         return None
-    unit = read_unit("".join(t.value for t in tokens[end - 1 :]))
+    unit = read_unit("".join((" " if t.spaced else "") + t.value for t in tail))
     return (value, unit) if value.constant and unit else None
 
 

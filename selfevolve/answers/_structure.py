@@ -8,7 +8,6 @@ from fractions import Fraction
 from selfevolve.answers import _scalar
 from selfevolve.answers._forms import (
     Cases,
-    Choice,
     End,
     Form,
     Group,
@@ -25,7 +24,7 @@ from selfevolve.answers._forms import (
     union,
 )
 from selfevolve.answers._numeric import Value, evaluate, has_pm, infinity, number, symbols
-from selfevolve.answers._parser import GREEK, MATRIX_ENVIRONMENTS, Node, Parser, parse_whole
+from selfevolve.answers._parser import GREEK, MAX_DEPTH, Node, Parser, parse_whole
 from selfevolve.answers._tokens import Token, Unreadable, tokenise
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
@@ -55,6 +54,8 @@ def depths(tokens: list[Token]) -> list[int]:
         out.append(depth)
         if is_open(token) or (token.kind == "cmd" and token.value in ("begin", "lfloor", "lceil")):
             depth += 1
+            if depth > MAX_DEPTH:
+                raise Unreadable(f"more than {MAX_DEPTH} nested groups")
     if depth or min(out, default=0) < 0:
         raise Unreadable("the brackets do not balance")
     return out
@@ -121,7 +122,7 @@ class Reader:
         if not relations:
             return Reader.plain(tokens)
         if not all(parts):
-            if not parts[0] and relations[0] in ("=", "~"):
+            if not parts[0] and relations[0] in ("=", "~") and all(parts[1:]):
                 return Reader.item(tokens[1:])
             raise Unreadable("a relation with an empty side")
         return Reader.chain(parts, relations)
@@ -208,6 +209,8 @@ class Reader:
         """Return the group in one pair of brackets; None where the brackets only hold one expression."""
         opening, closing, inner = tokens[0], tokens[-1], tokens[1:-1]
         if opening.kind == "op" and opening.value == "{":
+            if any(t.kind == "cmd" and t.value == "choose" for t in inner):
+                return None
             return Reader.several(inner) if inner else None
         if opening.kind == "cmd" and opening.value == "{":
             return _set_form(inner)
@@ -477,6 +480,3 @@ def _cases(tokens: list[Token]) -> Form:
     if parser.now.kind != "end":
         raise Unreadable("something stands behind the cases")
     return Cases(tuple(tuple(Reader.several(cell) for cell in row if cell) for row in rows))
-
-
-__all__ = ["MATRIX_ENVIRONMENTS", "Choice", "Reader", "as_region"]

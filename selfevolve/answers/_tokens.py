@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from selfevolve.answers._units import SINGLE_LETTERS
+
 
 class Unreadable(ValueError):
     """The text is not one of the forms that this package reads; the message says why."""
@@ -46,6 +48,7 @@ _FUNCTION_HEAD = re.compile(r"(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|c
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?!\d)(?!,\d)")
 _REPEATING = re.compile(r"(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*(?:\{(\d+)\}|(\d))|\((\d+)\))")
 _TRAILING = re.compile(r"(\d{0,20})\.(\d{0,8}?)(\d{1,8}?)\3{2,20}\s?(?:\.\.\.|\\[lc]?dots)")
+_HIGH_BASE = re.compile(r"(\d{0,50}(?=[A-F\d]*[A-F])[\dA-F]{1,50})_\{?(1[6-9]|[23]\d)\}?(?!\d)")
 _NUMBER = re.compile(r"\d+\.\d+|\.\d+|\d+\.(?!\.)|\d+")
 _EXPONENT = re.compile(r"[eE]([+-]?\d{1,6})(?![\d.A-Za-z])")
 _RUN = re.compile(r"[A-Za-z]+")
@@ -122,6 +125,11 @@ class _Scanner:
             block = next(b for b in blocks if b)
             self.add("num", "repeating", _repeating(whole, head, block))
             return
+        based = _HIGH_BASE.match(text, self.at)
+        if based and int(based.group(2)) <= 36:
+            self.at = based.end()
+            self.add("num", "based", Fraction(int(based.group(1), int(based.group(2)))))
+            return
         grouped = _THOUSANDS.match(text, self.at) if self.depth == 0 else None
         match = grouped or _NUMBER.match(text, self.at)
         assert match is not None
@@ -191,7 +199,9 @@ class _Scanner:
         self.at = end + 1
         self.spaced = True
         if re.fullmatch(r"[A-Za-z]", content):
-            self.add("let", content)
+            before = self.out[-1] if self.out else Token("end", "", False)
+            measured = content in SINGLE_LETTERS and (before.kind == "num" or before.value in (")", "}"))
+            self.add("text" if measured else "let", content)
         elif content in FUNCTIONS:
             self.add("func", content)
         elif re.search(r"[\d\\^]", content) or name in ("mathbf", "boldsymbol", "bm"):

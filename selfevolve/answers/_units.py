@@ -38,10 +38,12 @@ for _alias, _dimension in {
     "eur": "eur", "euro": "eur", "gbp": "gbp", "yen": "yen", "inr": "inr", "rupee": "inr", "yuan": "yuan",
     "N": "newton", "newton": "newton", "J": "joule", "joule": "joule", "W": "watt", "watt": "watt", "V": "volt",
     "volt": "volt", "A": "ampere", "ampere": "ampere", "K": "kelvin", "kelvin": "kelvin", "Hz": "hertz",
-    "hertz": "hertz", "mph": "mph", "mol": "mole", "mole": "mole", "Pa": "pascal", "pascal": "pascal",
+    "hertz": "hertz", "mol": "mole", "mole": "mole", "Pa": "pascal", "pascal": "pascal",
     "eV": "eV", "kWh": "kWh", "acre": "acre", "gallon": "gallon",
 }.items():  # fmt: skip
     _TABLE[_alias] = (_dimension, Fraction(1))
+
+_TABLE["mph"] = ("length/time", Fraction(1609344, 3600000))
 
 # Words that count without measuring: "5 units" is 5.
 _NEUTRAL = {"", "unit", "square unit", "cubic unit", "unit^2", "unit^3", "squared unit", "sq unit", "u", "in total"}

@@ -69,12 +69,15 @@ def compare(gold: str | None, predicted: str | None) -> Equivalence:
 def explain(gold: str | None, predicted: str | None) -> Comparison:
     """Return the verdict of `compare` with its reason and what decided it; never raises on any text."""
     a, b = form_of(gold), form_of(predicted)
-    verdict = same(a, b)
+    try:
+        verdict = same(a, b)
+    except (ArithmeticError, ValueError, RecursionError) as error:
+        return Comparison(Equivalence.UNDECIDED, f"the normal forms do not compare: {error}", Route.NONE)
     if verdict is not None:
         return Comparison(_verdict(verdict), _form_reason(verdict, a, b), Route.FORM)
     if isinstance(a, Missing) or isinstance(b, Missing):
         return Comparison(Equivalence.UNDECIDED, "an answer is missing", Route.NONE)
-    if isinstance(a, Scalar) and isinstance(b, Scalar):
+    if isinstance(a, Scalar) and isinstance(b, Scalar) and not (a.value.opaque or b.value.opaque):
         return Comparison(Equivalence.UNDECIDED, "a letter may be a unit or a variable, or digits run out", Route.NONE)
     first, second = sorted((gold or "", predicted or ""))
     return _symbolic(first, second)
