@@ -44,23 +44,24 @@ def _evolve(run: RunDir) -> Path:
             bars.round_done(number)
             if not done:
                 bars.say(round_table([metrics]))
-                _watch(monitor, metrics, bars)
-        run.rebuild_metrics()
+                _watch(monitor, run, metrics, bars)
         html, markdown = write_report(run.path)
         bars.say(round_table(run.metrics()))
         bars.say(f"report: {html}\n        {markdown}")
     return run.path
 
 
-def _watch(monitor: CollapseMonitor, metrics: dict[str, Any], bars: Bars) -> None:
+def _watch(monitor: CollapseMonitor, run: RunDir, metrics: dict[str, Any], bars: Bars) -> None:
     found = monitor.check(metrics)
     if not found.below:
         return
     bars.say(f"collapse monitor, round {found.round}:\n{found.table()}", error=True)
     if found.stop:
+        from selfevolve.report import write_report
+
         raise CollapseError(
             f"round {found.round} is below the bounds of the collapse monitor",
-            "read the table above and the report; set monitor.stop=false in a new run to go on regardless",
+            f"read the table above and {write_report(run.path)[0]}; monitor.stop=false in a new run goes on regardless",
         )
 
 

@@ -71,8 +71,8 @@ def _run(ctx: Context, name: str, folder: Path, counts: dict[str, Any]) -> None:
     from selfevolve.train.launch import launch
 
     ctx.release()
-    words = [str(ctx.run.path), str(ctx.round), name, str(folder)]
-    launch("selfevolve.stage_main", words, ctx.recipe.processes, accelerate_config_path(ctx.recipe))
+    words = ["selfevolve.stage_main", str(ctx.run.path), str(ctx.round), name, str(folder)]
+    launch(words, ctx.recipe.processes, accelerate_config_path(ctx.recipe))
     written = folder / COUNTS
     counts.update(json.loads(written.read_text(encoding="utf-8")))
     written.unlink()
