@@ -40,12 +40,12 @@ class Completion:
     stopped: bool  # True: an end token came; False: cut off at the limit
 
 
-class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]
     """A cache layer that writes new positions in place into a buffer with room, instead of copying the whole cache."""
 
     def __init__(self, **_: Any) -> None:
         """Start empty."""
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.length = 0
         self.buffers: tuple[Tensor, Tensor] | None = None
 
@@ -96,9 +96,10 @@ def _attend(
     rows, heads, positions, size = query.shape
     float_mask = attention_mask if attention_mask is not None and attention_mask.is_floating_point() else None
     if positions != 1 or scaling is None or float_mask is None or options.get("position_bias") is not None:
-        return sdpa_attention_forward(
+        attended: tuple[Tensor, Tensor | None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
+        return attended
     grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size) * scaling
     weights = (torch.matmul(grouped, key.transpose(-1, -2)) + float_mask).softmax(-1)
     return torch.matmul(weights, value).view(rows, 1, heads, size), None
@@ -116,22 +117,29 @@ def only_full_attention(config: Any) -> bool:
     return getattr(config, "sliding_window", None) is None
 
 
+def ready_mask(config: Any) -> torch.dtype | None:
+    """Return the type of mask that the attention takes ready-made: bool, float (additive), or None: built at each step."""
+    if not only_full_attention(config):
+        return None
+    return {_ATTENTION: torch.float32, "eager": torch.float32, "sdpa": torch.bool}.get(config._attn_implementation)
+
+
 @contextmanager
-def decoding_mode(model: Any) -> Iterator[None]:
-    """Put the model into evaluation mode, with the fast attention on a CPU, and restore every module's mode after."""
+def decoding_mode(model: Any, fast_attention: bool = True) -> Iterator[None]:
+    """Put the model into evaluation mode, with `_attend` on a CPU, and restore every module's mode after."""
     modes = [(module, module.training) for module in model.modules()]
     config = model.config.get_text_config()
     kept = config._attn_implementation
-    fast = kept == "sdpa" and model.device.type == "cpu" and only_full_attention(config)
-    plain = not any(getattr(config, name, None) for name in ("attn_logit_softcapping", "num_kv_shared_layers"))
+    fast = fast_attention and kept == "sdpa" and model.device.type == "cpu" and only_full_attention(config)
+    fast = fast and not any(getattr(config, name, None) for name in ("attn_logit_softcapping", "num_kv_shared_layers"))
     model.eval()
     try:
-        if fast and plain:
+        if fast:
             config._attn_implementation = _ATTENTION
         with torch.inference_mode():
             yield
     finally:
-        if fast and plain:
+        if fast:
             config._attn_implementation = kept
         for module, mode in modes:
             module.training = mode
@@ -165,6 +173,7 @@ class Decoder:
             raise ValueError(f"batch is {batch}; decode at least 1 row at once")
         self.model, self.pad_id, self.end_ids = model, pad_id, tuple(end_ids)
         self.batch = batch
+        self.fast_attention = True  # on a CPU, in place of transformers' sdpa
         self.prefill_tokens = prefill_tokens or (2048 if model.device.type == "cpu" else 32768)
 
     def decode(
@@ -195,7 +204,7 @@ class Decoder:
             for place in (places[index][:1] if greedy else places[index])
             for sample in range(1 if greedy else sampling.n)
         ]
-        with decoding_mode(self.model):
+        with decoding_mode(self.model, self.fast_attention):
             for start in range(0, len(columns), self.batch):
                 rows = _Rows(*np.array(columns[start : start + self.batch], dtype=np.int64).T)
                 number = np.asarray(rows.place if keys is None else np.asarray(keys, dtype=np.int64)[rows.place])
@@ -325,19 +334,20 @@ class _Batch:
     def __init__(self, model: Any, cache: DynamicCache | None, mask: Tensor, select: Tensor, steps: int) -> None:
         """Spread the prompts' cache over the rows; ``select`` (R,) names each row's prompt."""
         self.model, self.cache = model, cache
-        self.simple = only_full_attention(model.config.get_text_config())
         self.next = mask.shape[1]  # cache length, padding included
         self.position = mask.sum(1)[select]  # position of the next token, shape (R,)
         if cache is None:
             return
         self._take(select, min(steps - 1, _ROOM))
         attended = torch.nn.functional.pad(mask[select], (0, steps - 1), value=1)
-        if self.simple:  # made once, sliced at every step
-            lowest = torch.finfo(model.dtype).min
-            self.mask = torch.zeros(attended.shape, dtype=model.dtype, device=mask.device)
-            self.mask = self.mask.masked_fill(attended == 0, lowest)[:, None, None, :]
-        else:
+        kind = ready_mask(model.config.get_text_config())
+        if kind is None:
             self.mask = attended
+        elif kind is torch.bool:  # made once, sliced at every step
+            self.mask = attended.bool()[:, None, None, :]
+        else:
+            empty = torch.zeros(attended.shape, dtype=model.dtype, device=mask.device)
+            self.mask = empty.masked_fill(attended == 0, torch.finfo(model.dtype).min)[:, None, None, :]
 
     def _take(self, rows: Tensor, room: int) -> None:
         assert self.cache is not None

@@ -68,6 +68,11 @@ def token_probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
     return probabilities
 
 
+def _refuse_nan(values: Tensor) -> None:
+    if bool(values.isnan().any()):
+        raise ValueError("the model's logits are not numbers (NaN); its weights are broken, load an earlier checkpoint")
+
+
 def choose(logits: Tensor, sampling: Sampling, uniform: Tensor | None) -> Tensor:
     """Return the next token of each row, shape (R,): the argmax, or by inverting the cumulative distribution.
 
@@ -75,13 +80,19 @@ def choose(logits: Tensor, sampling: Sampling, uniform: Tensor | None) -> Tensor
         logits: shape (R, V).
         sampling: temperature and cuts.
         uniform: float64 numbers on [0, 1), shape (R,); None for greedy decoding.
+
+    Raises:
+        ValueError: logits that are not numbers.
     """
     if uniform is None:
-        return logits.argmax(-1)
+        best = logits.max(-1)
+        _refuse_nan(best.values)
+        return best.indices
     rows = max(1, _CHOICE_ELEMENTS // logits.shape[-1])
     chosen = []
     for start in range(0, len(logits), rows):
         cumulative = token_probabilities(logits[start : start + rows], sampling).cumsum(-1, dtype=torch.float64)
+        _refuse_nan(cumulative[:, -1])
         target = uniform[start : start + rows, None] * cumulative[:, -1:]
         chosen.append(torch.searchsorted(cumulative, target, right=True).squeeze(1))
     return chosen[0] if len(chosen) == 1 else torch.cat(chosen)

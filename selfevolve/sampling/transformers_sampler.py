@@ -6,7 +6,8 @@ Axis legend: ``[prompt][sample]``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -80,13 +81,28 @@ def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+@contextmanager
+def quiet_bars() -> Iterator[None]:
+    """Keep transformers from drawing progress bars of its own into the terminal."""
+    from transformers.utils import logging as library
+
+    shown = library.is_progress_bar_enabled()
+    library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            library.enable_progress_bar()
+
+
 def _load(path: str | Path, device: str | None, dtype: torch.dtype | None) -> Any:
     from transformers import AutoModelForCausalLM
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if dtype is None:  # float32 is as fast as bfloat16 on CPUs, and exact
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    model: Any = AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
+    with quiet_bars():
+        model: Any = AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
     return model.to(device).eval()
 
 

@@ -52,5 +52,7 @@ def checked_rewards(rewards: Sequence[float | None], expected: int) -> list[floa
     plain = [None if reward is None else float(reward) for reward in rewards]
     for index, reward in enumerate(plain):
         if reward is not None and not abs(reward) < float("inf"):
-            raise TrainingError(f"the reward of completion {index} is {reward}", "Return a finite number, or None to mask it.")
+            raise TrainingError(
+                f"the reward of completion {index} is {reward}", "Return a finite number, or None to mask it."
+            )
     return plain

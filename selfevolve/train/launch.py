@@ -74,7 +74,9 @@ def launch(
     if processes < 1:
         raise LaunchError(f"processes is {processes}; it must be at least 1")
     if accelerate_config is not None and not accelerate_config.is_file():
-        raise LaunchError(f"accelerate's config {accelerate_config} does not exist", "Name a file in recipes/accelerate.")
+        raise LaunchError(
+            f"accelerate's config {accelerate_config} does not exist", "Name a file in recipes/accelerate."
+        )
     if cpu is None:
         import torch
 

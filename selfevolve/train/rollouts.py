@@ -19,7 +19,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from selfevolve.sampling import FinishReason, Sampling
 from selfevolve.sampling.decoding import Completion
 from selfevolve.train.advantages import checked_rewards, group_advantages, spread
-from selfevolve.train.spec import BatchReward, Rollout, RolloutBatch, TrainingError, TrainRow, TrainSpec
+from selfevolve.train.spec import BatchReward, LogRow, Rollout, RolloutBatch, TrainingError, TrainRow, TrainSpec
 
 
 @dataclass
@@ -72,9 +72,13 @@ def make_plan(rows: Sequence[TrainRow], ids: Sequence[list[int]], spec: TrainSpe
         )
     notes = []
     if left_out:
-        notes.append(f"{len(left_out)} of {len(rows)} rows left out: prompt empty or over {spec.max_prompt_tokens} tokens")
+        notes.append(
+            f"{len(left_out)} of {len(rows)} rows left out: prompt empty or over {spec.max_prompt_tokens} tokens"
+        )
     if len(fitting) < spec.prompts:
-        notes.append(f"{len(fitting)} rows serve the {spec.prompts} inputs of a rollout batch: rows are repeated in turn")
+        notes.append(
+            f"{len(fitting)} rows serve the {spec.prompts} inputs of a rollout batch: rows are repeated in turn"
+        )
     shuffler = random.Random(f"rows {spec.seed}")
     order: list[int] = []
     while len(order) < spec.steps * spec.prompts:
@@ -125,7 +129,9 @@ class RolloutMaker:
         spec = self.spec
         size = spec.completions // self.count
         places = range(self.index * size, (self.index + 1) * size)
-        row_of = [self.plan.row[(step - 1) * spec.prompts + place // spec.responses] for place in range(spec.completions)]
+        row_of = [
+            self.plan.row[(step - 1) * spec.prompts + place // spec.responses] for place in range(spec.completions)
+        ]
         prompt_ids = [self.plan.ids[row_of[place]] for place in places]
         sampling = Sampling(
             n=1,
@@ -149,19 +155,20 @@ class RolloutMaker:
             [reward is None for reward in rewards[local]],
         )
 
-    def _rewards(
-        self, step: int, row_of: list[int], completions: list[Completion], sampler: Any
-    ) -> list[float | None]:
+    def _rewards(self, step: int, row_of: list[int], completions: list[Completion], sampler: Any) -> list[float | None]:
         """Return the rewards of the whole batch, computed on the main process; its failure is raised everywhere."""
         message: list[Any] = [None, None]
         failure: BaseException | None = None
         if self.index == 0:
             try:
                 texts = sampler.texts(completions)
-                batch = RolloutBatch(step, tuple(
-                    self._rollout(row, completion, texts[completion.ids])
-                    for row, completion in zip(row_of, completions, strict=True)
-                ))
+                batch = RolloutBatch(
+                    step,
+                    tuple(
+                        self._rollout(row, completion, texts[completion.ids])
+                        for row, completion in zip(row_of, completions, strict=True)
+                    ),
+                )
                 with self.clock.part("reward"):
                     message[0] = checked_rewards(self.reward(batch), len(batch.rollouts))
             except Exception as error:  # the other processes wait for a message: send them the failure first
@@ -179,9 +186,7 @@ class RolloutMaker:
         source = self.rows[row]
         return Rollout(row, source.prompt, source.payload, text, reason, len(completion.ids))
 
-    def _note(
-        self, step: int, row_of: list[int], completions: list[Completion], rewards: list[float | None]
-    ) -> None:
+    def _note(self, step: int, row_of: list[int], completions: list[Completion], rewards: list[float | None]) -> None:
         scored = [reward for reward in rewards if reward is not None]
         group = self.spec.responses
         groups = [rewards[start : start + group] for start in range(0, len(rewards), group)]
@@ -197,3 +202,14 @@ class RolloutMaker:
             "completion_tokens": sum(len(completion.ids) for completion in completions),
             "prompt_tokens": sum(len(self.plan.ids[row]) for row in row_of),
         }
+
+
+def length_warning(rows: Sequence[LogRow], spec: TrainSpec) -> list[str]:
+    """Name the length limit where nearly all completions met it and no group had a spread."""
+    stuck = [row for row in rows if row.clipped > 0.9 * row.completions and row.zero_spread == row.groups]
+    if not stuck:
+        return []
+    return [
+        f"in {len(stuck)} of {len(rows)} steps nearly all completions were cut off at {spec.max_new_tokens} tokens "
+        "and no group had a spread of rewards: max_new_tokens is probably too small"
+    ]

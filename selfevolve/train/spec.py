@@ -78,30 +78,38 @@ class TrainSpec:
         """
         if self.responses < 2:
             raise TrainingError(
-                f"responses is {self.responses}; a group of GRPO needs at least 2 to have a spread", "Set responses >= 2."
+                f"responses is {self.responses}; a group of GRPO needs at least 2 to have a spread",
+                "Set responses >= 2.",
             )
-        small = [name for name in ("steps", "prompts", "global_batch", "micro_batch", "max_new_tokens", "sample_batch")
-                 if getattr(self, name) < 1]
+        small = [
+            name
+            for name in ("steps", "prompts", "global_batch", "micro_batch", "max_new_tokens", "sample_batch")
+            if getattr(self, name) < 1
+        ]
         if small:
             raise TrainingError(f"{small[0]} is {getattr(self, small[0])}; it must be at least 1")
         if self.temperature <= 0:
-            raise TrainingError(f"temperature is {self.temperature}; completions of a group must be drawn, so set it above 0")
+            raise TrainingError(
+                f"temperature is {self.temperature}; completions of a group must be drawn, so set it above 0"
+            )
         if self.prompts % self.global_batch:
             allowed = [n for n in range(1, self.prompts + 1) if self.prompts % n == 0]
             raise TrainingError(
-                f"global_batch is {self.global_batch}, which does not divide the {self.prompts} prompts of a rollout batch",
+                f"global_batch is {self.global_batch}; it does not divide the {self.prompts} prompts of a batch",
                 f"Set it to one of {allowed}.",
             )
         update = self.global_batch * self.responses
         if update % processes:
-            fitting = [n for n in range(1, self.prompts + 1) if self.prompts % n == 0 and n * self.responses % processes == 0]
+            fitting = [
+                n for n in range(1, self.prompts + 1) if self.prompts % n == 0 and n * self.responses % processes == 0
+            ]
             raise TrainingError(
-                f"an update of {self.global_batch} x {self.responses} completions cannot be shared by {processes} processes",
+                f"an update of {self.global_batch} x {self.responses} completions has no {processes} equal shares",
                 f"Set global_batch to one of {fitting}, or change the number of processes.",
             )
 
     def micro(self, processes: int = 1) -> int:
-        """Return the completions of one forward-backward pass: the largest divisor of a process's share of an update."""
+        """Return the completions of one forward-backward pass: they divide a process's share of an update."""
         share = self.global_batch * self.responses // processes
         return max(n for n in range(1, min(self.micro_batch, share) + 1) if share % n == 0)
 

@@ -32,8 +32,8 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
-from selfevolve.sampling.transformers_sampler import Formatter, TransformersSampler
-from selfevolve.train.rollouts import Clock, LocalRollouts, RolloutMaker, make_plan
+from selfevolve.sampling.transformers_sampler import Formatter, TransformersSampler, quiet_bars
+from selfevolve.train.rollouts import Clock, LocalRollouts, RolloutMaker, length_warning, make_plan
 from selfevolve.train.spec import BatchReward, LogRow, TrainingError, TrainResult, TrainRow, TrainSpec
 
 logger = logging.getLogger(__name__)
@@ -81,10 +81,11 @@ def train(
     tokenizer = AutoTokenizer.from_pretrained(str(policy_path), trust_remote_code=spec.trust_remote_code)
     formatter = Formatter(tokenizer, spec.template_options)
     plan = make_plan(rows, formatter.ids([row.prompt for row in rows]), spec)
-    model = _load(policy_path, spec)
+    with quiet_bars():
+        model = _load(policy_path, spec)
     clock = Clock()
     maker = RolloutMaker(rows, plan, reward, spec, (state.process_index, state.num_processes), clock)
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, quiet_bars():
         trainer = _Trainer(model, tokenizer, maker, sampler, progress, _config(spec, state.num_processes, scratch))
         before = _fingerprint(trainer.model)
         trainer.train()
@@ -95,7 +96,8 @@ def train(
             f"no weight changed in {spec.steps} steps: {flat} of {groups} groups had no spread of rewards",
             "Look at the rewards, the clipped completions and the learning rate.",
         )
-    _save(trainer, tokenizer, out)
+    with quiet_bars():
+        _save(trainer, tokenizer, out)
     return TrainResult(
         checkpoint=out,
         log=tuple(trainer.rows),
@@ -104,7 +106,7 @@ def train(
         seconds_in_reward=clock.of("reward"),
         tokens=sum(row.completion_tokens for row in trainer.rows),
         left_out=plan.left_out,
-        notes=(*plan.notes, *_warnings(trainer.rows, spec)),
+        notes=(*plan.notes, *length_warning(trainer.rows, spec)),
     )
 
 
@@ -120,9 +122,7 @@ def _load(policy_path: Path, spec: TrainSpec) -> Any:
     Updates of 1e-6 vanish in bfloat16 weights, so weights that are trained stay in float32.
     """
     dtype = getattr(torch, spec.dtype) if spec.lora is not None else torch.float32
-    return AutoModelForCausalLM.from_pretrained(
-        str(policy_path), dtype=dtype, trust_remote_code=spec.trust_remote_code
-    )
+    return AutoModelForCausalLM.from_pretrained(str(policy_path), dtype=dtype, trust_remote_code=spec.trust_remote_code)
 
 
 def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
@@ -202,6 +202,14 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
             rollout_func=_roll_out,
         )
         self.remove_callback(PrinterCallback)
+        if self.is_fsdp_enabled or (
+            self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3
+        ):
+            raise TrainingError(
+                "the weights are sharded over the processes, which decode different numbers of tokens and would wait for "
+                "each other for ever",
+                "Use a configuration with whole weights in each process (ddp.yaml), with lora if memory is short.",
+            )
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
             raise TrainingError("the policy has no trainable weight", "Load it without frozen parameters.")
         self._time_backward()
@@ -377,17 +385,6 @@ def _fingerprint(model: Any) -> list[tuple[float, float]]:
             wide = parameter.detach().double()
             sums.append((float(wide.sum()), float((wide * wide).sum())))
     return sums
-
-
-def _warnings(rows: Sequence[LogRow], spec: TrainSpec) -> list[str]:
-    """Name the length limit where nearly all completions met it and no group had a spread."""
-    stuck = [row for row in rows if row.clipped > 0.9 * row.completions and row.zero_spread == row.groups]
-    if not stuck:
-        return []
-    return [
-        f"in {len(stuck)} of {len(rows)} steps nearly all completions were cut off at {spec.max_new_tokens} tokens and no "
-        "group had a spread of rewards: max_new_tokens is probably too small"
-    ]
 
 
 def _save(trainer: _Trainer, tokenizer: Any, out: Path) -> None:

@@ -52,12 +52,16 @@ def some_prompts(count: int, seed: int = 0, longest: int = 30) -> list[Prompt]:
         {"num_key_value_heads": 4},
         {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 6, "use_sliding_window": True},
         {"attn_implementation": "eager"},
+        {"slow_attention": True},
     ],
-    ids=["grouped", "ungrouped", "sliding", "eager"],
+    ids=["grouped", "ungrouped", "sliding", "eager", "sdpa"],
 )
 def test_greedy_equals_generate(tokenizer: Any, config: dict[str, Any]) -> None:
+    config = dict(config)
+    slow = config.pop("slow_attention", False)
     model = tiny_model(words=60, hidden=32, layers=2, spread=12.0, **config)
     sampler = TransformersSampler(model, tokenizer, batch=7, prefill_tokens=64)
+    sampler.decoder.fast_attention = not slow
     prompts = some_prompts(20)
     ids = sampler.prompt_ids(prompts)
     got = sampler.sample_ids(ids, Sampling(temperature=0.0, max_tokens=20))
@@ -210,6 +214,12 @@ def test_choose_inverts_the_cumulative_distribution() -> None:
     u = torch.tensor([0.0, 0.2499, 0.2501, 0.7501, 1 - 2.0**-52], dtype=torch.float64)
     assert choose(logits, Sampling(), u).tolist() == [0, 0, 2, 3, 3]
     assert choose(logits, Sampling(), None).tolist() == [2] * 5
+
+
+@pytest.mark.parametrize("uniform", [None, torch.tensor([0.5, 0.5], dtype=torch.float64)])
+def test_broken_logits_are_refused(uniform: Any) -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        choose(torch.tensor([[0.0, 1.0], [float("nan"), 1.0]]), Sampling(), uniform)
 
 
 def test_uniforms_are_uniform_and_uncorrelated() -> None:

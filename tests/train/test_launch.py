@@ -1,0 +1,73 @@
+"""Child processes: the command line, failures, and one real step on two processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from selfevolve.train.launch import LaunchError, command, environment, launch
+
+
+def test_command_never_asks_for_cpu_mode_by_flag() -> None:
+    line = command(["some.module", "a"], 2, None, cpu=True)
+    assert "--cpu" not in line and "--multi_gpu" in line
+    assert line[-3:] == ["-m", "some.module", "a"]
+    assert line[line.index("--num_processes") + 1] == "2"
+    assert "--multi_gpu" not in command(["m"], 1, None, cpu=True)
+    assert "--config_file" in command(["m"], 2, Path("x.yaml"), cpu=False)
+
+
+def test_environment() -> None:
+    assert environment(2, True, {})["ACCELERATE_USE_CPU"] == "true"
+    assert "ACCELERATE_USE_CPU" not in environment(2, False, {})
+    assert environment(2, True, {"OMP_NUM_THREADS": "7"})["OMP_NUM_THREADS"] == "7"
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(LaunchError, match="at least 1"):
+        launch(["m"], 0)
+    with pytest.raises(LaunchError, match="does not exist"):
+        launch(["m"], 1, Path("no-such.yaml"))
+
+
+@pytest.mark.slow
+def test_failure_shows_the_last_lines() -> None:
+    lines: list[str] = []
+    with pytest.raises(LaunchError, match="No module named"):
+        launch(["selfevolve.no_such_module"], 1, cpu=True, echo=lines.append)
+    assert any("No module named" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_two_processes_reward_the_whole_batch_once_and_agree(tmp_path: Path) -> None:
+    from tests.tiny_model import save_tiny
+
+    save_tiny(tmp_path / "policy", words=60, hidden=32, layers=2, spread=8.0)
+    seen: dict[int, list[dict[str, object]]] = {}
+    for processes in (2, 1):
+        launch(["tests.train.two_process_stage", str(tmp_path), "train"], processes, cpu=True, echo=lambda _: None)
+        seen[processes] = [json.loads((tmp_path / f"rank-{i}.json").read_text()) for i in range(processes)]
+    first, second = seen[2]
+    assert first["count"] == second["count"] == 2
+    assert second["calls"] == [] and [len(texts) for texts in first["calls"]] == [12]  # type: ignore[union-attr, attr-defined]
+    assert first["digest"] == second["digest"]
+    assert first["reward"] == second["reward"]
+    assert seen[1][0]["calls"] == first["calls"]  # the completions do not depend on the number of processes
+    assert (tmp_path / "out-2" / "model.safetensors").is_file()
+
+
+@pytest.mark.slow
+def test_a_failing_reward_ends_all_processes(tmp_path: Path) -> None:
+    from tests.tiny_model import save_tiny
+
+    save_tiny(tmp_path / "policy", words=60, hidden=32, layers=2)
+    with pytest.raises(LaunchError):
+        launch(["tests.train.two_process_stage", str(tmp_path), "fail"], 2, cpu=True, echo=lambda _: None)
+    assert not (tmp_path / "out-2").exists()
+
+
+def test_python_is_this_one() -> None:
+    assert command(["m"], 1, None, cpu=True)[0] == sys.executable
