@@ -53,7 +53,10 @@ _PLAIN_RELATIONS = (
     ("\\leqslant", "\\le "), ("\\geqslant", "\\ge "), ("\\leq", "\\le "), ("\\geq", "\\ge "), ("\\neq", "\\ne "),
     ("\\lt", "<"), ("\\gt", ">"), ("!=", "\\ne "), ("<=", "\\le "), (">=", "\\ge "), ("=<", "\\le "), ("==", "="),
 )  # fmt: skip
-_RELATION_COMMANDS = [(re.compile(re.escape(old) + r"(?![a-zA-Z])"), new) for old, new in _PLAIN_RELATIONS]
+_RELATION_TABLE = dict(_PLAIN_RELATIONS)
+_RELATION = re.compile(
+    "|".join(re.escape(old) + (r"(?![a-zA-Z])" if old[0] == "\\" else "") for old, _ in _PLAIN_RELATIONS)
+)
 _PROGRAM = re.compile(r"\b(?:np|numpy|math|Math|sympy)\.(E|PI|[a-z]+[0-9]*)(?![A-Za-z_.])")  # as in np.sqrt, Math.PI
 _CONSTANTS = {"E": "e", "PI": "pi"}
 _DOUBLED = re.compile(
@@ -85,10 +88,11 @@ def clean(text: str) -> str:
         out = _clean_commands(out)
     if "$" in out:
         out = _drop_dollars(out)
-    out = _PROGRAM.sub(lambda m: _CONSTANTS.get(m.group(1), m.group(1)), out)
-    out = _TIMES_TEN.sub(r" \\times ", out).replace("**", "^")
-    for pattern, new in _RELATION_COMMANDS:
-        out = pattern.sub(lambda _, new=new: new, out)
+    if "." in out:
+        out = _PROGRAM.sub(lambda m: _CONSTANTS.get(m.group(1), m.group(1)), out)
+    if "10" in out:
+        out = _TIMES_TEN.sub(r" \\times ", out)
+    out = _RELATION.sub(lambda m: _RELATION_TABLE[m.group()], out.replace("**", "^"))
     out = out.strip().strip("`").strip()
     while out and (out[-1] in " .,;\\\n" or out.endswith("\\n")):
         if out.endswith("...") or out.endswith("\\ "):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from selfevolve.answers._numeric import Value, number, same_value
@@ -24,14 +25,18 @@ def squash(text: str) -> str:
 class Missing:
     """No answer at all: never the same as anything."""
 
-    key: Key = ("missing",)
+    @cached_property
+    def key(self) -> Key:
+        return ("missing",)
 
 
 @dataclass(frozen=True)
 class Invalid:
     """The verdict INVALID, which equals only itself."""
 
-    key: Key = ("invalid",)
+    @cached_property
+    def key(self) -> Key:
+        return ("invalid",)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Text:
     why: str = ""  # why it was not read as mathematics
     huge: bool = False  # a positive whole number of more than 100,000 bits
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return ("text", self.words) if self.words and not self.formula else ("formula", squash(self.raw))
 
@@ -56,7 +61,7 @@ class Choice:
     letter: str
     rest: str
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return ("choice", self.letter)
 
@@ -74,9 +79,16 @@ class Scalar:
     perhaps: tuple[Value, Unit] | None = None  # "5 m" may also be five metres
     decimal: bool = False  # and the number before it is written with a point, as measured ones are
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return ("scalar", self.value.key, self.unit, self.mark, self.digits if self.places else 0)
+
+
+    @cached_property
+    def plain(self) -> bool:
+        """True for a bare rational number that no courtesy touches: two such are the same only with equal keys."""
+        loose = self.unit or self.mark or self.perhaps or self.digits >= 10
+        return not loose and self.value.exact is not None and not self.value.delicate and not self.value.opaque
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ class Group:
     ordered: bool = False  # a bare list with an ellipsis keeps its order
     either: bool = False  # joined by "or": the members may be one value written twice
 
-    @property
+    @cached_property
     def key(self) -> Key:
         keys = [item.key for item in self.items]
         if self.kind in ("list", "set") and not self.ordered:
@@ -105,7 +117,7 @@ class Named:
     form: Form  # with a function's variable renamed to a neutral one
     plain: Form  # as written
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return ("named", self.name, self.form.key)
 
@@ -117,7 +129,7 @@ class Record:
     names: tuple[str, ...]
     forms: tuple[Form, ...]
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return ("record", tuple(sorted(((n, f.key) for n, f in zip(self.names, self.forms, strict=True)), key=hash)))
 
@@ -128,7 +140,7 @@ class Matrix:
 
     rows: tuple[tuple[Value, ...], ...]
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return ("matrix", tuple(tuple(v.key for v in row) for row in self.rows))
 
@@ -140,7 +152,7 @@ class Relation:
     sign: str  # "=", "<", "<=", "!="; the greater ones are turned round
     scaled: Value
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return ("relation", self.sign, self.scaled.key)
 
@@ -151,7 +163,7 @@ class Cases:
 
     rows: tuple[tuple[Form, ...], ...]
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return ("cases", tuple(sorted((tuple(f.key for f in row) for row in self.rows), key=hash)))
 
@@ -164,7 +176,7 @@ class Ratio:
     clock: int | None = None
     half: str = ""  # "am", "pm" or ""
 
-    @property
+    @cached_property
     def key(self) -> Key:
         if self.clock is not None:
             return ("clock", self.clock, self.half)
@@ -196,7 +208,7 @@ class Region:
     pieces: tuple[tuple[End, End], ...]
     variable: str = field(default="", compare=False)  # "x" in x < 3
 
-    @property
+    @cached_property
     def key(self) -> Key:
         ends = tuple((a.value.key, a.closed, b.value.key, b.closed) for a, b in self.pieces)
         return ("region", self.variable, ends)

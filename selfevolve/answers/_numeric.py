@@ -195,10 +195,14 @@ class _Evaluator:
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise TooLarge(f"more than {MAX_STEPS} steps")
+        if node[0] == "num":
+            return node[1]
         value = getattr(self, "do_" + node[0])(node)
         if not isinstance(value, Fraction):
             return self.checked(value)
-        bits = _bits(value)
+        bits = value.numerator.bit_length() + value.denominator.bit_length()
+        if bits < 500:
+            return value
         self.steps += bits // 500
         return value if bits <= MAX_BITS else self.checked(number(value))
 

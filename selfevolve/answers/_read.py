@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 from functools import lru_cache
 
 from selfevolve.answers import _prose
@@ -15,6 +16,7 @@ from selfevolve.answers._tokens import FUNCTIONS, TooLarge, Unreadable, _decimal
 
 _MISSING = frozenset(["", "none", "null", "n/a", "nil"])
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:\d{1,15}|\d{1,12}\.\d{1,15})")
+_PLAIN_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}|(-?)(\d{1,15})/(\d{1,15})")
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mbox|mathbf|textrm)\s*\{([^{}]*)\}")
 _CHOICE = re.compile(r"(?:\(([A-J])\)\s*|([A-J])[).:]\s+)([A-Za-z\d][^=]*)", re.DOTALL)
 _CALLS = "(?:" + "|".join(sorted(FUNCTIONS)) + r")\b"
@@ -38,6 +40,11 @@ def _form(answer: str) -> Form:
     text = answer.strip()
     if _PLAIN_NUMBER.fullmatch(text):
         return _plain(text)
+    fraction = _PLAIN_FRACTION.fullmatch(text)
+    if fraction:
+        sign, top, bottom = fraction.group(1, 2, 3) if fraction.group(2) else fraction.group(4, 5, 6)
+        if int(bottom):
+            return Scalar(Value((Fraction(int(sign + top), int(bottom)),)))
     try:
         return _read(text)
     except RecursionError:

@@ -63,6 +63,8 @@ def depths(tokens: list[Token]) -> list[int]:
 
 def split(tokens: list[Token], wanted: object) -> tuple[list[list[Token]], list[str]]:
     """Return the parts between the top-level tokens for which ``wanted`` gives a name, and those names."""
+    if not any(wanted(token) for token in tokens):  # type: ignore[operator]
+        return [tokens], []
     parts: list[list[Token]] = [[]]
     names: list[str] = []
     for token, depth in zip(tokens, depths(tokens), strict=True):

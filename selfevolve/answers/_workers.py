@@ -25,6 +25,10 @@ class WorkerFailed(RuntimeError):
     """A comparison gave no verdict; the message says why."""
 
 
+class WorkerUnavailable(WorkerFailed):
+    """No worker could be started: nothing is known about the pair, and the next try may succeed."""
+
+
 class _Worker:
     """One child process; used by one thread at a time."""
 
@@ -39,9 +43,11 @@ class _Worker:
             start_new_session=True,
         )
         self.buffer = b""
-        if self.receive(START_LIMIT_S, "start") != {"ready": True}:
+        try:
+            self.receive(START_LIMIT_S, "starting")
+        except WorkerFailed as error:
             self.close()
-            raise WorkerFailed("the symbolic worker did not start; are mathruler and math-verify installed?")
+            raise WorkerUnavailable(f"{error}; are mathruler and math-verify installed?") from error
 
     def receive(self, limit_s: float, doing: str) -> Any:
         assert self.process.stdout is not None
@@ -103,13 +109,15 @@ class _Pool:
             if worker is not None:
                 self.drop(worker)
                 worker = None
+            if isinstance(error, WorkerFailed):
+                raise
             raise WorkerFailed(str(error)) from error
         finally:
             self.slots.put(worker)
 
     def start(self) -> _Worker:
         if self.closed:
-            raise WorkerFailed("the interpreter is ending")
+            raise WorkerUnavailable("the interpreter is ending")
         worker = _Worker()
         with self.lock:
             self.workers.add(worker)

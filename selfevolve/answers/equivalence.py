@@ -94,7 +94,12 @@ def _form_reason(verdict: bool, a: Form, b: Form) -> str:
 
 @lru_cache(maxsize=20_000)
 def _cached_verdict(first: str, second: str) -> tuple[bool | None, str]:
-    return _workers.ask(first, second)
+    try:
+        return _workers.ask(first, second)
+    except _workers.WorkerUnavailable:
+        raise
+    except _workers.WorkerFailed as error:  # out of time once is out of time again: do not wait for it twice
+        return None, str(error)
 
 
 def _symbolic(first: str, second: str) -> Comparison:

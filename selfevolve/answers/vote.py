@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from selfevolve.answers._forms import Form, Missing
+from selfevolve.answers._forms import Form, Missing, Scalar
 from selfevolve.answers._read import form_of
 from selfevolve.answers.equivalence import Equivalence, compare
 
@@ -53,7 +53,7 @@ def vote(answers: Sequence[str | None], denominator: Denominator = "answered") -
         key = form.key
         at = by_key.get(key)
         if at is None:
-            at = _place(answer, heads)
+            at = _place(answer, form, heads)
             if at == len(heads):
                 heads.append((answer, form))
                 sizes.append(0)
@@ -73,9 +73,15 @@ def vote(answers: Sequence[str | None], denominator: Denominator = "answered") -
     )
 
 
-def _place(answer: str, heads: list[tuple[str, Form]]) -> int:
-    """Return the number of the cluster that ``answer`` joins; one past the last for a new one."""
-    for at, (head, _) in enumerate(heads):
+def _place(answer: str, form: Form, heads: list[tuple[str, Form]]) -> int:
+    """Return the number of the cluster that ``answer`` joins; one past the last for a new one.
+
+    Its key is new to the vote, so two plain numbers need no comparison.
+    """
+    plain = isinstance(form, Scalar) and form.plain
+    for at, (head, other) in enumerate(heads):
+        if plain and isinstance(other, Scalar) and other.plain:
+            continue
         if compare(head, answer) is Equivalence.SAME:
             return at
     return len(heads)
