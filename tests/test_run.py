@@ -1,0 +1,166 @@
+"""Whole runs of the testbed, small: records, metrics, report, resume after an interruption, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from selfevolve import evolve, stages
+from selfevolve.config import Recipe, load_recipe
+from selfevolve.errors import CollapseError, RunFolderError
+from selfevolve.rundir import RunDir, read_jsonl
+
+SMALL = [
+    "rounds=1", "initialisation.steps=1", "initialisation.prompts=8", "initialisation.global_batch=8",
+    "questioner.steps=1", "questioner.prompts=8", "questioner.global_batch=4", "candidates=48",
+    "assessment.validity.votes=3", "assessment.solutions=4", "novelty.k=3",
+    "solver.steps=1", "solver.prompts=8", "solver.global_batch=8", "solver.responses=3",
+    "diagnostics.heldout=12", "diagnostics.solver_samples=1", "monitor.min_kept=1", "generation.batch=256",
+]  # fmt: skip
+REQUIRED = (
+    "round, valid_rate, valid_rate_kept, top5_share, top5_share_kept, pseudo_label_accuracy, balanced_accuracy, "
+    "invalid_recall, solver_accuracy, questions, parsed, kept, undecided_rate, reward_mean, seconds"
+).split(", ")
+TIMES = ("seconds", "seconds_by_stage", "seconds_model", "seconds_reward", "seconds_train", "seconds_in_model")
+
+
+def small(name: str = "testbed/r_quest", *overrides: str) -> Recipe:
+    return load_recipe(name, [*SMALL, *overrides])
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: without_times(v) for k, v in value.items() if k not in TIMES}
+    return [without_times(v) for v in value] if isinstance(value, list) else value
+
+
+def records(run: Path) -> dict[str, Any]:
+    """All records of a run but clock times, by file; weights by their bytes."""
+    found: dict[str, Any] = {}
+    for path in sorted(run.rglob("*")):
+        name = path.relative_to(run).as_posix()
+        if path.suffix == ".jsonl":
+            found[name] = without_times(read_jsonl(path))
+        elif path.name in ("metrics.json", "start.json"):
+            found[name] = without_times(json.loads(path.read_text()))
+        elif path.suffix == ".safetensors":
+            found[name] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return evolve.run(small(), tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_a_run_leaves_metrics_records_and_a_report(whole: Path) -> None:
+    [metrics] = read_jsonl(whole / "metrics.jsonl")
+    assert [key for key in REQUIRED if key not in metrics] == []
+    for key, value in metrics.items():
+        if isinstance(value, dict) and "low" in value and value["n"]:
+            assert 0 <= value["low"] <= value["value"] <= value["high"] <= 1, key
+    assert metrics["questions"] == 48 and metrics["referee"] == "oracle"
+    assessed = read_jsonl(whole / "rounds/01/questioner/assessed.jsonl")
+    assert len(assessed) == 8 * 4 and {row["step"] for row in assessed} == {1}
+    pool = read_jsonl(whole / "rounds/01/assessment/assessed.jsonl")
+    assert sum(row["decision"] == "kept" for row in pool) == metrics["kept"]
+    examples = read_jsonl(whole / "rounds/01/data/examples.jsonl")
+    assert sum(e["kind"] == "pseudo" for e in examples) == metrics["kept"]
+    assert any(e["kind"] == "replay" for e in examples)
+    assert "report.html" in os.listdir(whole) and "report.md" in os.listdir(whole)
+    assert json.loads((whole / "initialisation/start.json").read_text())["round"] == 0
+
+
+def test_each_model_moved_and_is_a_plain_folder(whole: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    run = RunDir.open(whole)
+    folders = [run.checkpoint(0, "initialisation"), run.checkpoint(1, "questioner"), run.checkpoint(1, "solver")]
+    weights = [AutoModelForCausalLM.from_pretrained(f).get_input_embeddings().weight for f in folders]
+    assert not any(weights[i].equal(weights[j]) for i in range(3) for j in range(i))
+
+
+@pytest.mark.parametrize("at", ["assessment", "solver"])
+def test_an_interrupted_run_resumes_to_the_same_records(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    with monkeypatch.context() as patch:
+
+        def fail(ctx: object, folder: Path) -> dict[str, Any]:
+            (folder / "half.jsonl").write_text('{"torn":')
+            raise KeyboardInterrupt
+
+        if at == "solver":
+            patch.setitem(evolve_training(), "solver", fail)
+        else:
+            patch.setattr(stages, at, fail)
+        with pytest.raises(KeyboardInterrupt):
+            evolve.run(small(), tmp_path / "run")
+    resumed = evolve.resume(tmp_path / "run")
+    assert records(resumed) == records(whole)
+
+
+def evolve_training() -> dict[str, Any]:
+    from selfevolve.round import TRAINING
+
+    return TRAINING
+
+
+def test_a_finished_run_is_not_started_again(whole: Path) -> None:
+    with pytest.raises(RunFolderError, match="already holds this run"):
+        evolve.run(small(), whole)
+    before = records(whole)
+    evolve.resume(whole)
+    assert records(whole) == before
+
+
+def test_the_monitor_stops_a_collapsed_run(tmp_path: Path) -> None:
+    recipe = small("testbed/r_zero_code", "monitor.stop=true", "monitor.min_valid_rate=1.0")
+    with pytest.raises(CollapseError, match="round 1 is below the bounds"):
+        evolve.run(recipe, tmp_path / "run")
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_kill_at_ten_random_moments(whole: Path, tmp_path: Path) -> None:
+    """SIGKILL at random moments; what stands in the end is what an undisturbed run leaves."""
+    out = tmp_path / "run"
+    rng = random.Random(4)
+    words = [sys.executable, "-m", "selfevolve", "run", "testbed/r_quest", *SMALL, "--out", str(out)]
+    kills = 0
+    for _ in range(60):
+        child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if kills < 10:
+            try:
+                child.wait(rng.uniform(6, 18))
+            except subprocess.TimeoutExpired:
+                child.send_signal(signal.SIGKILL)
+                kills += 1
+        status = child.wait()
+        if (out / "config.yaml").is_file():
+            words = [sys.executable, "-m", "selfevolve", "resume", str(out)]
+        if status == 0:
+            break
+        time.sleep(0.1)
+    assert kills >= 3
+    assert records(out) == records(whole)
+
+
+@pytest.mark.slow
+def test_two_processes_leave_the_records_of_one(tmp_path: Path) -> None:
+    """The same candidates get the same assessment, whoever gathers them."""
+    inline = evolve.run(small(), tmp_path / "one")
+    shared = evolve.run(small("testbed/r_quest", "launcher=accelerate", "processes=2"), tmp_path / "two")
+    name = "rounds/01/questioner/assessed.jsonl"
+    first, second = (without_times(read_jsonl(run / name)) for run in (inline, shared))
+    assert [r["reply"] for r in first] == [r["reply"] for r in second]
+    assert first == second
