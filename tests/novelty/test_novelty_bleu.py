@@ -134,14 +134,14 @@ def test_blocks_agree_with_a_sample_of_nltks_pairs() -> None:
         assert distances[first, second] == expected
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.8])
-def test_clusters_are_scikit_learns(seed: int, threshold: float) -> None:
-    questions = random_questions(seed + 100)
-    expected = sklearn_labels(nltk_distances(questions), threshold)
-    found = bleu_clusters(questions, threshold, copies_at_zero=False)
-    assert same_partition(found, expected)
-    assert found == [sorted(set(found), key=found.index).index(label) for label in found]  # numbered as they appear
+@pytest.mark.parametrize("seed", range(5))
+def test_clusters_are_scikit_learns(seed: int) -> None:
+    questions = random_questions(seed + 100, 50)
+    distances = nltk_distances(questions)
+    for threshold in (0.2, 0.5, 0.8):
+        found = bleu_clusters(questions, threshold, copies_at_zero=False)
+        assert same_partition(found, sklearn_labels(distances, threshold))
+        assert found == [sorted(set(found), key=found.index).index(label) for label in found]  # numbered as they appear
 
 
 def test_a_distance_equal_to_the_threshold_is_a_cut() -> None:
@@ -162,9 +162,10 @@ def test_clusters_with_many_equal_distances_are_scikit_learns() -> None:
     base = ["find the sum of two", "find the sum of primes", "find a square root of x", "a b", "a c", "x is 3", ""]
     for _ in range(8):
         questions = [stream.choice(base) for _ in range(30)]
+        distances = nltk_distances(questions)
         for threshold in (0.3, 0.5, 0.7):
-            expected = sklearn_labels(nltk_distances(questions), threshold)
-            assert same_partition(bleu_clusters(questions, threshold, copies_at_zero=False), expected)
+            found = bleu_clusters(questions, threshold, copies_at_zero=False)
+            assert same_partition(found, sklearn_labels(distances, threshold))
 
 
 def test_no_question_and_one_question() -> None:
