@@ -27,8 +27,8 @@ REFERENCE = "pairwise nltk sentence_bleu (method1) and scikit-learn Agglomerativ
 
 PATTERNS = [
     "A train leaves town {w} at {a} km per hour and a second train leaves town {w} {b} minutes later at {c} km per "
-    "hour on the same track . After how many minutes does the second train reach the first , if the first one stops once "
-    "for {d} minutes at a station that lies {e} kilometres from the town ?",
+    "hour on the same track . After how many minutes does the second train reach the first , if the first one stops "
+    "once for {d} minutes at a station that lies {e} kilometres from the town ?",
     "Let \\( f(x) = {a}x^2 + {b}x + {c} \\) be a polynomial over the {w} . Find the sum of all integers n with "
     "\\( 1 \\le n \\le {d}0 \\) such that f(n) is divisible by {e} , and give the remainder when that sum is "
     "divided by {b} .",
@@ -58,7 +58,7 @@ WORDS = (
 
 
 def make_questions(count: int, seed: int = 0) -> list[str]:
-    """Return questions of some 50 tokens: five patterns, other numbers, and in half of them a few words changed."""
+    """Return questions of some 60 tokens: five patterns, other numbers, and in half of them a few words changed."""
     stream = random.Random(seed)
     questions = []
     for _ in range(count):

@@ -125,6 +125,8 @@ def test_another_seed_draws_others_and_indices_draw_apart() -> None:
     assert gate.draw(500, 3, 1) != gate.draw(500, 3, 2)
     assert gate.draw(500, 12, 1) != gate.draw(500, 2, 11)
     assert gate.draw(500, 1, 12) != gate.draw(500, 11, 2)
+    drawn = {other for index in range(400, 500) for other in gate.draw(500, index, 1)}
+    assert len(drawn) > 300  # 100 draws of 8 from 499: about 399 expected, 8 or so if they shared one draw
 
 
 def _chi_square_limit(cells: int, deviations: float = 4.0) -> float:
