@@ -81,7 +81,7 @@ class Scalar:
 
     @cached_property
     def key(self) -> Key:
-        return ("scalar", self.value.key, self.unit, self.mark, self.digits if self.places else 0)
+        return ("scalar", self.value.key, self.unit, self.mark, self.digits if self.digits >= 10 else 0)
 
 
     @cached_property

@@ -232,9 +232,9 @@ class Parser:
             return self.number(token)
         if token.kind == "let":
             return self.letter(token)
-        if token.kind == "run":
-            parts = [self.letter(Token("let", c, False), whole=False) for c in token.value[:-1]]
-            return ("mul", *parts, self.letter(Token("let", token.value[-1], False)))
+        if token.kind == "run":  # xy^2 is x times y^2: the letters go back as single tokens
+            self.tokens[self.at : self.at] = [Token("let", c, False) for c in token.value[1:]]
+            return self.letter(Token("let", token.value[0], False))
         if token.kind == "func":
             return self.function(token.value)
         if token.kind == "op":
@@ -274,20 +274,20 @@ class Parser:
         except ValueError as error:
             raise Unreadable(f"{digits} has digits outside base {base[1]}") from error
 
-    def letter(self, token: Token, whole: bool = True) -> Node:
+    def letter(self, token: Token) -> Node:
         name = token.value
-        if whole and self.is_op("_"):
+        if self.is_op("_"):
             return self.subscripted(name)
         if name == "e":
             return ("const", "e")
-        if name in ("i", "I") and not (whole and self.is_op("(")):
+        if name in ("i", "I") and not self.is_op("("):
             return ("const", "i")
-        while whole and self.is_op("'"):
+        while self.is_op("'"):
             self.at += 1
             name += "'"
         if name == "C" and self.is_op("(") and self.choice_of_two():
             return ("call", "binom", *self.arguments())
-        if whole and name[0] in _APPLIED and self.is_op("("):
+        if name[0] in _APPLIED and self.is_op("("):
             return ("apply", name, *self.arguments())
         return ("sym", name)
 

@@ -7,7 +7,13 @@ import re
 from typing import Any
 
 _FENCE = re.compile(r"```[A-Za-z]*\s*\n?(.*?)\n?\s*```\s*\Z", re.DOTALL)
-_LATEX_WORD = re.compile(r'(?<!\\)\\(?=[bfnrt][a-zA-Z]{2,})|(?<!\\)\\(?!["\\/bfnrtu])|(?<!\\)\\u(?![0-9a-fA-F]{4})')
+_COMMANDS = (  # of LaTeX, as far as they begin like an escape of JSON
+    "bar beta because begin bf big binom bmod boldsymbol bot boxed breve bullet flat forall frac frown nabla ne neg neq "
+    "newline nexists ni nmid not notin nu rangle rbrace rceil rfloor rho right rightarrow rm tan tanh tau tbinom text "
+    "textbf textit textrm tfrac theta tilde times to top triangle"
+).split()
+_DAMAGED = re.compile(rf"(?<!\\)\\(?={'|'.join(rf'{c}(?![a-zA-Z])' for c in _COMMANDS)})")
+_LATEX_WORD = re.compile(_DAMAGED.pattern + r'|(?<!\\)\\(?!["\\/bfnrtu])|(?<!\\)\\u(?![0-9a-fA-F]{4})')
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
@@ -15,8 +21,8 @@ def read_json(text: str) -> Any | None:
     r"""Return the JSON value in ``text``, or None where there is none.
 
     The text is tried as it is, then without a code fence, then from its first brace to its last, each also with
-    trailing commas removed and with the backslashes of LaTeX doubled. A value that loads but holds control
-    characters (``\frac`` read as a form feed) is read again with doubled backslashes.
+    trailing commas removed and with the backslashes of LaTeX doubled. Where a command of LaTeX would load as a control
+    character (``\frac`` as a form feed), the backslashes are doubled first.
     """
     stripped = text.strip()
     candidates = [stripped]
@@ -35,7 +41,7 @@ def read_json(text: str) -> Any | None:
 
 def _load(text: str) -> Any | None:
     doubled = _LATEX_WORD.sub(r"\\\\", text)
-    tries = [doubled, text] if doubled != text and _damaged(text) else [text, doubled]
+    tries = [doubled, text] if _DAMAGED.search(text) else [text, doubled]
     for attempt in tries:
         for repaired in (attempt, _without_trailing_commas(attempt)):
             try:
@@ -45,23 +51,6 @@ def _load(text: str) -> Any | None:
             except RecursionError:
                 return None
     return None
-
-
-def _damaged(text: str) -> bool:
-    """Return True where plain loading turns a LaTeX command into a control character."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return bool(re.search(r"[\b\f\t\r]|\n(?=[a-z]{2,})", _strings(found)))
-
-
-def _strings(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join([*map(str, value), *(_strings(v) for v in value.values())])
-    if isinstance(value, list):
-        return " ".join(_strings(v) for v in value)
-    return value if isinstance(value, str) else ""
 
 
 def _without_trailing_commas(text: str) -> str:
