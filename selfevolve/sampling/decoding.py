@@ -118,7 +118,7 @@ def only_full_attention(config: Any) -> bool:
 
 
 def ready_mask(config: Any) -> torch.dtype | None:
-    """Return the type of mask that the attention takes ready-made: bool, float (additive), or None: built at each step."""
+    """Return the type of a mask made once: bool or float (additive); None where transformers builds it each step."""
     if not only_full_attention(config):
         return None
     return {_ATTENTION: torch.float32, "eager": torch.float32, "sdpa": torch.bool}.get(config._attn_implementation)

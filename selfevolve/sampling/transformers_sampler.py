@@ -95,14 +95,14 @@ def quiet_bars() -> Iterator[None]:
             library.enable_progress_bar()
 
 
-def _load(path: str | Path, device: str | None, dtype: torch.dtype | None) -> Any:
+def _load(path: str | Path, device: str | None, dtype: torch.dtype | None, trusted: bool) -> Any:
     from transformers import AutoModelForCausalLM
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if dtype is None:  # float32 is as fast as bfloat16 on CPUs, and exact
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
     with quiet_bars():
-        model: Any = AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
+        model: Any = AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype, trust_remote_code=trusted)
     return model.to(device).eval()
 
 
@@ -124,6 +124,7 @@ class TransformersSampler:
         max_prompt_tokens: int | None = None,
         template_options: dict[str, Any] | None = None,
         prefill_tokens: int | None = None,
+        trust_remote_code: bool = False,
     ) -> None:
         """Load or keep the model, and decide the prompt format.
 
@@ -137,6 +138,7 @@ class TransformersSampler:
             max_prompt_tokens: a longer prompt is answered by an ERROR reply; None: what the model's context leaves.
             template_options: further variables for the chat template.
             prefill_tokens: prompt tokens read at once; None: 2048 on a CPU, 32768 elsewhere.
+            trust_remote_code: run code that the model's repository carries.
         """
         by_path = isinstance(model, (str, Path))
         if tokenizer is None and not by_path:
@@ -144,9 +146,9 @@ class TransformersSampler:
         if tokenizer is None or isinstance(tokenizer, (str, Path)):
             from transformers import AutoTokenizer
 
-            tokenizer = AutoTokenizer.from_pretrained(str(tokenizer or model))
+            tokenizer = AutoTokenizer.from_pretrained(str(tokenizer or model), trust_remote_code=trust_remote_code)
         self.name = name or (str(model) if by_path else type(model).__name__)
-        self.model = _load(model, device, dtype) if by_path else model
+        self.model = _load(model, device, dtype, trust_remote_code) if by_path else model
         self.tokenizer = tokenizer
         self.formatter = Formatter(tokenizer, template_options)
         self.format = self.formatter.format

@@ -7,11 +7,11 @@ Axis legend for flat lists: ``[input * responses + sample]``, groups contiguous;
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import stdev
+from time import perf_counter
 from typing import Any
 
 from accelerate.utils import broadcast_object_list, gather_object
@@ -31,11 +31,11 @@ class Clock:
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Add the time of the block to a part."""
-        start = time.perf_counter()
+        start = perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
 
     def of(self, *names: str) -> float:
         """Return the seconds of the parts together."""
@@ -52,29 +52,31 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def make_plan(rows: Sequence[TrainRow], ids: Sequence[list[int]], spec: TrainSpec) -> Plan:
+def make_plan(rows: Sequence[TrainRow], ids: Sequence[list[int]], spec: TrainSpec, context: int | None = None) -> Plan:
     """Order the rows for a stage: one shuffle of all rows after another, cut to ``steps * prompts`` inputs.
 
     Args:
         rows: what to train on.
         ids: prompt tokens of each row.
         spec: the stage; its seed alone decides the order.
+        context: positions that the model has for prompt and completion, or None without a limit.
 
     Raises:
         TrainingError: no row is left.
     """
-    fitting = [i for i, prompt in enumerate(ids) if 0 < len(prompt) <= spec.max_prompt_tokens]
+    limit = spec.max_prompt_tokens
+    if context is not None and context - spec.max_new_tokens < limit:
+        limit = context - spec.max_new_tokens
+    fitting = [i for i, prompt in enumerate(ids) if 0 < len(prompt) <= limit]
     left_out = tuple(sorted(set(range(len(rows))) - set(fitting)))
     if not fitting:
         raise TrainingError(
-            f"none of the {len(rows)} rows has a prompt of 1 to {spec.max_prompt_tokens} tokens",
-            "Raise max_prompt_tokens, or shorten the prompts.",
+            f"none of the {len(rows)} rows has a prompt of 1 to {limit} tokens",
+            "Raise max_prompt_tokens, lower max_new_tokens where the context is short, or shorten the prompts.",
         )
     notes = []
     if left_out:
-        notes.append(
-            f"{len(left_out)} of {len(rows)} rows left out: prompt empty or over {spec.max_prompt_tokens} tokens"
-        )
+        notes.append(f"{len(left_out)} of {len(rows)} rows left out: prompt empty or over {limit} tokens")
     if len(fitting) < spec.prompts:
         notes.append(
             f"{len(fitting)} rows serve the {spec.prompts} inputs of a rollout batch: rows are repeated in turn"

@@ -88,6 +88,8 @@ class TrainSpec:
         ]
         if small:
             raise TrainingError(f"{small[0]} is {getattr(self, small[0])}; it must be at least 1")
+        if not 0 <= self.seed < 2**32:
+            raise TrainingError(f"seed is {self.seed}; it must lie in 0 to 4294967295")
         if self.temperature <= 0:
             raise TrainingError(
                 f"temperature is {self.temperature}; completions of a group must be drawn, so set it above 0"
@@ -193,6 +195,7 @@ class TrainResult:
     seconds: float  # of `train`, saving and loading included, the import of TRL excluded
     seconds_in_model: float  # generation, forward, backward, optimiser
     seconds_in_reward: float
+    parts: dict[str, float]  # seconds by name: generate, forward, backward, optimiser, reward
     tokens: int  # completion tokens generated
     left_out: tuple[int, ...]  # rows whose prompt is empty or over max_prompt_tokens
     notes: tuple[str, ...]  # what the user should know: rows left out, repeated, completions cut off

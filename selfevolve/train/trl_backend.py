@@ -15,10 +15,10 @@ import math
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked experimental; the version is pinned
@@ -27,12 +27,13 @@ import torch
 from accelerate import PartialState
 from datasets import Dataset
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
 from selfevolve.sampling.transformers_sampler import Formatter, TransformersSampler, quiet_bars
+from selfevolve.train.policy import adapters, fingerprint, load_policy, on_cpu
 from selfevolve.train.rollouts import Clock, LocalRollouts, RolloutMaker, length_warning, make_plan
 from selfevolve.train.spec import BatchReward, LogRow, TrainingError, TrainResult, TrainRow, TrainSpec
 
@@ -69,27 +70,28 @@ def train(
         TrainingError: settings that do not fit together, no row that can be used, no trainable weight, a loss that is
             not finite, or a stage that changed no weight.
     """
-    start = time.perf_counter()
+    start = perf_counter()
     spec.check()
     out = Path(out)
     if out.exists():
         raise TrainingError(f"{out} exists already", "Remove it, or name another folder.")
     if not rows:
         raise TrainingError("there are no rows to train on")
-    state = PartialState(cpu=_on_cpu(spec))
+    state = PartialState(cpu=on_cpu(spec))
     spec.check(state.num_processes)
     tokenizer = AutoTokenizer.from_pretrained(str(policy_path), trust_remote_code=spec.trust_remote_code)
     formatter = Formatter(tokenizer, spec.template_options)
-    plan = make_plan(rows, formatter.ids([row.prompt for row in rows]), spec)
     with quiet_bars():
-        model = _load(policy_path, spec)
+        model = load_policy(policy_path, spec)
+    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    plan = make_plan(rows, formatter.ids([row.prompt for row in rows]), spec, context)
     clock = Clock()
     maker = RolloutMaker(rows, plan, reward, spec, (state.process_index, state.num_processes), clock)
     with tempfile.TemporaryDirectory() as scratch, quiet_bars():
         trainer = _Trainer(model, tokenizer, maker, sampler, progress, _config(spec, state.num_processes, scratch))
-        before = _fingerprint(trainer.model)
+        before = fingerprint(trainer.model)
         trainer.train()
-    if _fingerprint(trainer.model) == before:
+    if fingerprint(trainer.model) == before:
         flat = sum(row.zero_spread for row in trainer.rows)
         groups = sum(row.groups for row in trainer.rows)
         raise TrainingError(
@@ -101,34 +103,20 @@ def train(
     return TrainResult(
         checkpoint=out,
         log=tuple(trainer.rows),
-        seconds=time.perf_counter() - start,
+        seconds=perf_counter() - start,
         seconds_in_model=clock.of(*_IN_MODEL),
         seconds_in_reward=clock.of("reward"),
+        parts=dict(clock.seconds),
         tokens=sum(row.completion_tokens for row in trainer.rows),
         left_out=plan.left_out,
         notes=(*plan.notes, *length_warning(trainer.rows, spec)),
     )
 
 
-def _on_cpu(spec: TrainSpec) -> bool:
-    if spec.device == "cuda" and not torch.cuda.is_available():
-        raise TrainingError("device is cuda, and torch sees no GPU", "Set device to auto or cpu.")
-    return spec.device == "cpu" or not torch.cuda.is_available()
-
-
-def _load(policy_path: Path, spec: TrainSpec) -> Any:
-    """Load the policy in float32; under adapters the frozen weights take the dtype of the arithmetic.
-
-    Updates of 1e-6 vanish in bfloat16 weights, so weights that are trained stay in float32.
-    """
-    dtype = getattr(torch, spec.dtype) if spec.lora is not None else torch.float32
-    return AutoModelForCausalLM.from_pretrained(str(policy_path), dtype=dtype, trust_remote_code=spec.trust_remote_code)
-
-
 def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
     """Return TRL's configuration: every default that does not fit a stage is set here."""
     micro = spec.micro(processes)
-    cpu = _on_cpu(spec)
+    cpu = on_cpu(spec)
     return GRPOConfig(
         output_dir=scratch,
         max_steps=spec.steps * spec.updates,
@@ -162,17 +150,6 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
     )
 
 
-def _adapters(spec: TrainSpec) -> Any:
-    if spec.lora is None:
-        return None
-    from peft import LoraConfig
-
-    targets = spec.lora.targets if isinstance(spec.lora.targets, str) else list(spec.lora.targets)
-    return LoraConfig(
-        r=spec.lora.rank, lora_alpha=spec.lora.alpha, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
-    )
-
-
 class _Trainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's trainer with our rollouts, advantages, log and clock."""
 
@@ -198,7 +175,7 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
             args=config,
             train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL asks for one; `get_train_dataloader` has the rows
             processing_class=tokenizer,
-            peft_config=_adapters(maker.spec),
+            peft_config=adapters(maker.spec),
             rollout_func=_roll_out,
         )
         self.remove_callback(PrinterCallback)
@@ -206,8 +183,8 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
             self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3
         ):
             raise TrainingError(
-                "the weights are sharded over the processes, which decode different numbers of tokens and would wait for "
-                "each other for ever",
+                "the weights are sharded over the processes, which decode different numbers of tokens and would wait "
+                "for each other for ever",
                 "Use a configuration with whole weights in each process (ddp.yaml), with lora if memory is short.",
             )
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
@@ -252,7 +229,7 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
 
     def roll_out(self) -> LocalRollouts:
         """Make the next rollout batch with the current weights."""
-        self.step_started = (time.perf_counter(), self.clock.of(*_IN_MODEL), self.clock.of("reward"))
+        self.step_started = (perf_counter(), self.clock.of(*_IN_MODEL), self.clock.of("reward"))
         if self.sampler is None:
             policy = self.accelerator.unwrap_model(self.model)
             make = self.make_sampler or self._own_sampler
@@ -341,7 +318,7 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
             ratio_clipped=mean["clip_ratio/region_mean"],
             grad_norm=mean["grad_norm"],
             updates=len(self.updates),
-            seconds=time.perf_counter() - began,
+            seconds=perf_counter() - began,
             seconds_model=self.clock.of(*_IN_MODEL) - model,
             seconds_reward=self.clock.of("reward") - reward,
         )
@@ -375,16 +352,6 @@ def _as_it_is(item: Any) -> Any:
 def _mean(values: Sequence[float]) -> float:
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else math.nan
-
-
-def _fingerprint(model: Any) -> list[tuple[float, float]]:
-    """Return two sums over each trainable tensor: equal before and after training means that nothing was learned."""
-    sums = []
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            wide = parameter.detach().double()
-            sums.append((float(wide.sum()), float((wide * wide).sum())))
-    return sums
 
 
 def _save(trainer: _Trainer, tokenizer: Any, out: Path) -> None:

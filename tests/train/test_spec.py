@@ -50,6 +50,8 @@ def test_spec_refuses_what_cannot_be_split() -> None:
         spec(global_batch=3).check()
     with pytest.raises(TrainingError, match="temperature"):
         spec(temperature=0.0).check()
+    with pytest.raises(TrainingError, match="seed is -1"):
+        spec(seed=-1).check()
     with pytest.raises(TrainingError, match="steps is 0"):
         spec(steps=0).check()
     with pytest.raises(TrainingError, match=r"4 processes.*\n.*\[4\]"):
@@ -74,6 +76,7 @@ def test_plan() -> None:
     assert "2 of 6 rows left out" in plan.notes[0] and len(plan.notes) == 1
     repeated = make_plan(rows[:1], ids[:1], spec())
     assert repeated.row == (0,) * 12 and "repeated" in repeated.notes[0]
+    assert make_plan(rows, ids, spec(max_new_tokens=5), context=9).left_out == (1, 3, 4)  # 9 - 5 = 4 tokens are left
     with pytest.raises(TrainingError, match="none of the 2 rows"):
         make_plan(rows[:2], [[], [1] * 11], spec())
 

@@ -180,8 +180,7 @@ def test_first_update_is_the_textbook_gradient(policy: Path, tmp_path: Path) -> 
         assert float(moved.quantile(0.98) if moved.numel() < 10**6 else moved.mean()) < 3e-4, name
 
 
-def test_masked_completions_have_no_gradient(policy: Path, tmp_path: Path) -> None:
-    # Only group 0 is scored: the KL term must not pull on the others either, so their rewards cannot matter.
+def test_masked_completions_are_counted(policy: Path, tmp_path: Path) -> None:
     def only_first(batch: RolloutBatch) -> list[float | None]:
         return [value if i < 4 else None for i, value in enumerate(diverse(batch))]
 
@@ -252,8 +251,8 @@ def test_frozen_policy_is_an_error_before_the_first_step(
 ) -> None:
     from selfevolve.train import trl_backend
 
-    load = trl_backend._load
-    monkeypatch.setattr(trl_backend, "_load", lambda *args: load(*args).requires_grad_(False))
+    load = trl_backend.load_policy
+    monkeypatch.setattr(trl_backend, "load_policy", lambda *args: load(*args).requires_grad_(False))
     with pytest.raises(TrainingError, match="no trainable weight"):
         train(policy, ROWS, lambda _: pytest.fail("a step ran"), SPEC, tmp_path / "out")
 
