@@ -54,7 +54,7 @@ def test_spec_refuses_what_cannot_be_split() -> None:
         spec(seed=-1).check()
     with pytest.raises(TrainingError, match="steps is 0"):
         spec(steps=0).check()
-    with pytest.raises(TrainingError, match=r"4 processes.*\n.*\[4\]"):
+    with pytest.raises(TrainingError, match=r"no 4 equal shares\n.*\[4\]"):
         spec().check(processes=4)
 
 
