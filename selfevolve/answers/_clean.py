@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001
 r"""From an answer as it was written to one plain spelling: no display commands, no Unicode look-alikes.
 
 Nothing here changes a value. Every rule maps one spelling of a thing to another spelling of the same thing
@@ -7,13 +8,16 @@ Nothing here changes a value. Every rule maps one spelling of a thing to another
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+
+from selfevolve.answers._words import words
 
 MAX_LENGTH = 20_000  # characters; a longer answer is only compared letter for letter
 
-_GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau "
-    "upsilon phi chi psi omega"
-).split()
+_GREEK = words(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma "
+    "sigma tau upsilon phi chi psi omega"
+)
 _CAPITAL_GREEK = {"Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma"}
 _CAPITAL_GREEK |= {"Φ": "Phi", "Ψ": "Psi", "Ω": "Omega"}
 _SUPERSCRIPT = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
@@ -45,7 +49,9 @@ _BLANK_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[ ]\d{3})+(?:\.\d+)?")
 _DELIMITERS = re.compile(r"(?<!\\)\\[()\[\]]")
 _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle)(?![a-zA-Z])\s*(?:\.(?=\s|\\|$)|)")
 _NO_EFFECT = re.compile(r"\\(?:displaystyle|textstyle|limits|nolimits|hfill|allowbreak)(?![a-zA-Z])")
-_SPACES = re.compile(r"(?<!\\)\\[,;: ]|\\q?quad|\\(?:thinspace|medspace|enspace|newline)(?![a-zA-Z])|~|\\hspace\{[^{}]*\}")
+_SPACES = re.compile(
+    r"(?<!\\)\\[,;: ]|\\q?quad|\\(?:thinspace|medspace|enspace|newline)(?![a-zA-Z])|~|\\hspace\{[^{}]*\}"
+)
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _TIMES_TEN = re.compile(r"(?<=[\d.])\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 _STARRED = re.compile(r"\*\*(.+)\*\*", re.DOTALL)
@@ -64,7 +70,7 @@ _DOUBLED = re.compile(
 )
 
 
-def _brace(mark: str, letters: dict[str, str]) -> object:
+def _brace(mark: str, letters: dict[str, str]) -> Callable[[re.Match[str]], str]:
     def replace(match: re.Match[str]) -> str:
         plain = "".join(letters[c] for c in match.group())
         return mark + (plain if plain.isdigit() and len(plain) == 1 else "{" + plain + "}")
@@ -76,8 +82,8 @@ def clean(text: str) -> str:
     """Return one plain spelling of ``text``; the value it states stays the same."""
     out = text
     if not out.isascii():
-        out = _RAISED.sub(_brace("^", _SUPERSCRIPT), out)  # type: ignore[arg-type]
-        out = _LOWERED.sub(_brace("_", _SUBSCRIPT), out)  # type: ignore[arg-type]
+        out = _RAISED.sub(_brace("^", _SUPERSCRIPT), out)
+        out = _LOWERED.sub(_brace("_", _SUBSCRIPT), out)
         out = out.translate(_TABLE)
     out = out.replace("\t", " ").replace("\r", " ").strip()
     starred = _STARRED.fullmatch(out)

@@ -8,7 +8,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from selfevolve.answers._numeric import Value, number, same_value
+from selfevolve.answers._arithmetic import number
+from selfevolve.answers._numeric import Value, same_value
 from selfevolve.answers._tokens import Unreadable
 from selfevolve.answers._units import Unit
 
@@ -82,7 +83,6 @@ class Scalar:
     @cached_property
     def key(self) -> Key:
         return ("scalar", self.value.key, self.unit, self.mark, self.digits if self.digits >= 10 else 0)
-
 
     @cached_property
     def plain(self) -> bool:
@@ -214,9 +214,7 @@ class Region:
         return ("region", self.variable, ends)
 
 
-Form = (
-    Missing | Invalid | Text | Choice | Scalar | Group | Named | Record | Matrix | Relation | Cases | Ratio | Region
-)
+Form = Missing | Invalid | Text | Choice | Scalar | Group | Named | Record | Matrix | Relation | Cases | Ratio | Region
 
 
 def interval(low: End, high: End, variable: str = "") -> Region:
@@ -237,9 +235,7 @@ def union(regions: list[Region]) -> Region:
     for low, high in pieces:
         if out:
             last_low, last_high = out[-1]
-            touches = low.size < last_high.size or (
-                _same_place(low, last_high) and (low.closed or last_high.closed)
-            )
+            touches = low.size < last_high.size or (_same_place(low, last_high) and (low.closed or last_high.closed))
             if touches:
                 further = high.size > last_high.size or (_same_place(high, last_high) and high.closed)
                 out[-1] = (last_low, high if further else last_high)

@@ -9,33 +9,21 @@ the other is not is left out, and so is a point with negative coordinates where 
 
 from __future__ import annotations
 
-import threading
 import zlib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from selfevolve.answers._parser import Node
+from selfevolve.answers._arithmetic import bits_of, context, number, rational_root, real
+from selfevolve.answers._atoms import Node
+from selfevolve.answers._functions import call
 from selfevolve.answers._tokens import TooLarge, Unreadable
 
-DIGITS = 100  # decimal digits of inexact work
 MAX_BITS = 60_000  # of an exact numerator or denominator
 MAX_EXPONENT = 1_000_000  # binary exponent of an inexact value
 MAX_STEPS = 50_000  # nodes worked out at one point; long numbers count for more
 MAX_TERMS = 5_000  # of a finite sum or product
 POINTS = 6
-_LOCAL = threading.local()
-
-
-def context() -> Any:
-    """Return this thread's arithmetic; mpmath's own shared one is not safe between threads."""
-    found = getattr(_LOCAL, "context", None)
-    if found is None:
-        import mpmath
-
-        found = _LOCAL.context = mpmath.MPContext()
-        found.dps = DIGITS
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +118,7 @@ def same_value(a: Value, b: Value) -> bool | None:
     for k, (x, y) in enumerate(pairs):
         if x is None or y is None:
             continue
-        if size > 1 and (_real(x) != _real(y) or (k in (2, 3) and not _real(x))):
+        if size > 1 and (real(x) != real(y) or (k in (2, 3) and not real(x))):
             continue
         compared += 1
         exact = exact and isinstance(x, Fraction) and isinstance(y, Fraction)
@@ -140,18 +128,6 @@ def same_value(a: Value, b: Value) -> bool | None:
     if compared < min(2, size) or (not exact and (a.delicate or b.delicate)):
         return None
     return True
-
-
-def number(x: Any) -> Any:
-    """Return ``x`` as a number of this thread's arithmetic."""
-    if isinstance(x, Fraction):
-        ctx = context()
-        return ctx.mpf(x.numerator) / x.denominator
-    return x
-
-
-def _real(x: Any) -> bool:
-    return isinstance(x, Fraction) or x.imag == 0
 
 
 def _close(x: Any, y: Any) -> bool | None:
@@ -169,10 +145,6 @@ def _quantise(x: Any) -> Any:
         return x
     ctx = context()
     return (ctx.nstr(x.real, 60), ctx.nstr(x.imag, 60))
-
-
-def _bits(x: Fraction) -> int:
-    return max(x.numerator.bit_length(), x.denominator.bit_length())
 
 
 def _unit_hash(text: str) -> int:
@@ -259,7 +231,11 @@ class _Evaluator:
         values = [self.run(part) for part in node[1:]]
         result = values[0]
         for value in values[1:]:
-            if isinstance(result, Fraction) and isinstance(value, Fraction) and _bits(result) + _bits(value) < MAX_BITS:
+            if (
+                isinstance(result, Fraction)
+                and isinstance(value, Fraction)
+                and bits_of(result) + bits_of(value) < MAX_BITS
+            ):
                 result = result * value
             elif value == 0 or result == 0:
                 result = Fraction(0)
@@ -296,20 +272,20 @@ class _Evaluator:
         if b == 0:
             return Fraction(1)
         if a == 0:
-            if not _real(b) or number(b) < 0:
+            if not real(b) or number(b) < 0:
                 raise Unreadable("a division by zero")
             return Fraction(0)
         if a == 1:
             return Fraction(1)
-        if isinstance(b, Fraction) and b.denominator > 1 and b.denominator % 2 and _real(a) and a < 0:
+        if isinstance(b, Fraction) and b.denominator > 1 and b.denominator % 2 and real(a) and a < 0:
             root = self.power(-a, b)  # the real root of a negative number
             return -root if b.numerator % 2 else root
         if isinstance(a, Fraction) and isinstance(b, Fraction):
             if b.denominator == 1:
-                if _bits(a) * abs(b) <= MAX_BITS:
+                if bits_of(a) * abs(b) <= MAX_BITS:
                     return a ** int(b)
-            elif a > 0 and b.denominator <= 64 and _bits(a) * abs(b) <= MAX_BITS:
-                exact = _rational_root(a, b.denominator)
+            elif a > 0 and b.denominator <= 64 and bits_of(a) * abs(b) <= MAX_BITS:
+                exact = rational_root(a, b.denominator)
                 if exact is not None:
                     return exact**b.numerator
         x, y = number(a), number(b)
@@ -319,7 +295,9 @@ class _Evaluator:
         return ctx.power(x, y)
 
     def do_fact(self, node: Node) -> Any:
-        n, marks = self.run(node[1]), node[2]
+        return self.factorial(self.run(node[1]), node[2])
+
+    def factorial(self, n: Any, marks: int) -> Any:
         if marks > 2:
             raise Unreadable("three factorial signs in a row")
         if isinstance(n, Fraction) and n.denominator == 1:
@@ -378,10 +356,10 @@ class _Evaluator:
         for index in range(int(low), int(high) + 1):
             self.bound[variable] = Fraction(index)
             term = self.run(body)
-            both = isinstance(total, Fraction) and isinstance(term, Fraction) and _bits(total) < MAX_BITS
+            both = isinstance(total, Fraction) and isinstance(term, Fraction) and bits_of(total) < MAX_BITS
             x, y = (total, term) if both else (number(total), number(term))
             total = x + y if kind == "sum" else x * y
-            self.steps += _bits(total) // 500 if isinstance(total, Fraction) else 0
+            self.steps += bits_of(total) // 500 if isinstance(total, Fraction) else 0
         self.bound.pop(variable)
         if outer is not None:
             self.bound[variable] = outer
@@ -395,7 +373,7 @@ class _Evaluator:
         if name == "det":
             return self.determinant(parts[0])
         values = [self.run(part) for part in parts]
-        return _call(self, name, values)
+        return call(self, name, values)
 
     def determinant(self, node: Node) -> Any:
         if node[0] != "matrix" or len(node[1]) != len(node[1][0]) or len(node[1]) > 5:
@@ -416,108 +394,3 @@ class _Evaluator:
             step = term if column % 2 == 0 else -term
             total = total + step if both else number(total) + number(step)
         return total
-
-
-def _rational_root(a: Fraction, q: int) -> Fraction | None:
-    top, bottom = _integer_root(a.numerator, q), _integer_root(a.denominator, q)
-    return Fraction(top, bottom) if top is not None and bottom is not None else None
-
-
-def _integer_root(n: int, q: int) -> int | None:
-    """Return the exact q-th root of ``n`` > 0, or None."""
-    guess = 1 << -(-n.bit_length() // q)
-    while True:  # Newton's steps from above
-        lower = ((q - 1) * guess + n // guess ** (q - 1)) // q
-        if lower >= guess:
-            return guess if guess**q == n else None
-        guess = lower
-
-
-def _call(work: _Evaluator, name: str, values: list[Any]) -> Any:
-    ctx = work.ctx
-    x = values[0]
-    if name in ("root", "sqrt", "cbrt"):
-        index = values[1] if name == "root" else Fraction(2 if name == "sqrt" else 3)
-        if not isinstance(index, Fraction) or index == 0:
-            raise Unreadable("a root without a number for its index")
-        return work.power(x, 1 / index)
-    if name in ("abs", "norm"):
-        return abs(x)
-    if name in ("floor", "ceil"):
-        if not isinstance(x, Fraction):
-            return Fraction(int(ctx.floor(x.real) if name == "floor" else ctx.ceil(x.real)))
-        return Fraction(x.numerator // x.denominator if name == "floor" else -(-x.numerator // x.denominator))
-    if name == "factorial":
-        return work.do_fact(("fact", ("num", x, 0), 1)) if isinstance(x, Fraction) else work.gamma(number(x) + 1)
-    if name in ("gcd", "lcm", "max", "min", "binom"):
-        return _of_several(work, name, values)
-    return _elementary(work, name, values)
-
-
-def _of_several(work: _Evaluator, name: str, values: list[Any]) -> Any:
-    from math import comb, gcd, lcm
-
-    whole = all(isinstance(v, Fraction) and v.denominator == 1 for v in values)
-    if name in ("gcd", "lcm"):
-        if not whole:
-            raise Unreadable(f"{name} of something that is no integer")
-        return Fraction((gcd if name == "gcd" else lcm)(*(int(v) for v in values)))
-    if name in ("max", "min"):
-        if not all(_real(v) for v in values):
-            raise Unreadable(f"{name} of something that is not real")
-        return (max if name == "max" else min)(values, key=number)
-    if len(values) != 2:
-        raise Unreadable("a binomial coefficient without two entries")
-    n, k = values
-    if whole and 0 <= k and 0 <= n <= 20_000:
-        return Fraction(comb(int(n), int(k)))
-    if abs(number(n)) > 10_000 or abs(number(k)) > 10_000:
-        raise TooLarge("a large binomial coefficient")
-    return work.ctx.binomial(number(n), number(k))
-
-
-_INVERSE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot"}
-_PLAIN = frozenset("sin cos tan cot sec csc sinh cosh tanh coth asin acos atan acot".split())
-
-
-def _elementary(work: _Evaluator, name: str, values: list[Any]) -> Any:
-    ctx = work.ctx
-    x = number(values[0])
-    if name in ("ln", "log", "lg", "logbase"):
-        return _logarithm(work, name, values)
-    if len(values) != 1:
-        raise Unreadable(f"{name} with {len(values)} arguments")
-    if name == "exp":
-        return work.power(+ctx.e, values[0])
-    name = _INVERSE.get(name, name)
-    if name not in _PLAIN:
-        raise Unreadable(f"the function {name} is not read here")
-    if abs(x) > 10**6:
-        raise TooLarge(f"{name} of a large number")
-    try:
-        return getattr(ctx, name)(x)
-    except (ZeroDivisionError, ValueError) as error:
-        raise Unreadable(f"{name} has no value there") from error
-
-
-def _logarithm(work: _Evaluator, name: str, values: list[Any]) -> Any:
-    """Return a logarithm; one without a base is to base ten."""
-    ctx = work.ctx
-    if len(values) != (2 if name == "logbase" else 1) or values[-1] == 0:
-        raise Unreadable("a logarithm without a value")
-    if values[-1] == 1:
-        return Fraction(0)
-    top = ctx.log(number(values[-1]))
-    if name == "ln":
-        return top
-    base = values[0] if name == "logbase" else Fraction(10)
-    bottom = ctx.log(number(base)) if base != 0 else 0
-    if not bottom:
-        raise Unreadable("a logarithm to a base without powers")
-    result = top / bottom
-    nearest = ctx.nint(result.real)  # log_2 8 is 3 exactly
-    if not result.imag and abs(nearest) < 10_000 and abs(result - nearest) < ctx.mpf(10) ** -90:
-        guess = int(nearest)
-        if isinstance(base, Fraction) and work.power(base, Fraction(guess)) == values[-1]:
-            return Fraction(guess)
-    return result

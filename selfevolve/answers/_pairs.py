@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from selfevolve.answers._arithmetic import number
 from selfevolve.answers._forms import (
     Cases,
     Choice,
@@ -22,7 +23,7 @@ from selfevolve.answers._forms import (
     Scalar,
     Text,
 )
-from selfevolve.answers._numeric import POINTS, Value, evaluate, number, same_value
+from selfevolve.answers._numeric import POINTS, Value, evaluate, same_value
 from selfevolve.answers._structure import as_region
 from selfevolve.answers._units import Unit
 
@@ -354,7 +355,7 @@ def _rounds(short: Scalar, other: Scalar) -> bool:
     if value is None or short.digits < MIN_ROUNDED or not other.value.constant or other.value.infinite or not value:
         return False
     target = number(other.value.at[0])
-    if target.imag or other.digits and other.digits < short.digits and short.digits < FLOAT_DIGITS:
+    if target.imag or (other.digits and other.digits < short.digits and short.digits < FLOAT_DIGITS):
         return False
     gap = abs(number(value) - target)
     if short.digits >= FLOAT_DIGITS and gap < abs(target) * 10.0**-14:

@@ -12,51 +12,25 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from selfevolve.answers._atoms import Atoms, Node
 from selfevolve.answers._tokens import GREEK, Token, Unreadable
 from selfevolve.answers._units import is_known
+from selfevolve.answers._words import words
 
-Node = tuple[Any, ...]
 MAX_DEPTH = 40  # nested groups; each costs a few frames of the interpreter's stack
 
-_ACCENTS = frozenset("vec bar hat tilde dot ddot overline overrightarrow underline widehat widetilde".split())
-_SYMBOL_COMMANDS = GREEK | frozenset("hbar ell Re Im angle triangle partial nabla odot circ prime square star".split())
-_APPLIED = frozenset("fghFGHT")
+_ACCENTS = frozenset(
+    ["vec", "bar", "hat", "tilde", "dot", "ddot", "overline", "overrightarrow", "underline", "widehat", "widetilde"]
+)
+_SYMBOL_COMMANDS = GREEK | frozenset(words("hbar ell Re Im angle triangle partial nabla odot circ prime square star"))
 _STOPPERS = frozenset(["+", "-", ",", ")", "]", "}", "=", "<", ">", "/", "*", "|", ";", ":", "&", "!", "%"])
-MATRIX_ENVIRONMENTS = frozenset("pmatrix bmatrix Bmatrix matrix vmatrix Vmatrix array smallmatrix".split())
+MATRIX_ENVIRONMENTS = frozenset(
+    ["pmatrix", "bmatrix", "Bmatrix", "matrix", "vmatrix", "Vmatrix", "array", "smallmatrix"]
+)
 
 
-class Parser:
+class Parser(Atoms):
     """Reads expressions off a token list; ``at`` is the next token."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens = tokens
-        self.at = 0
-        self.depth = 0
-        self.bars = 0
-
-    # -- the token list
-    @property
-    def now(self) -> Token:
-        return self.tokens[self.at]
-
-    def peek(self, offset: int = 1) -> Token:
-        return self.tokens[min(self.at + offset, len(self.tokens) - 1)]
-
-    def take(self) -> Token:
-        token = self.tokens[self.at]
-        self.at += 1
-        return token
-
-    def is_op(self, value: str) -> bool:
-        return self.now.kind == "op" and self.now.value == value
-
-    def is_cmd(self, *values: str) -> bool:
-        return self.now.kind == "cmd" and self.now.value in values
-
-    def expect(self, value: str) -> None:
-        if not (self.now.kind in ("op", "cmd") and self.now.value == value):
-            raise Unreadable(f"expected {value!r}, found {self.now.value!r}")
-        self.at += 1
 
     # -- sums and products
     def expression(self) -> Node:
@@ -243,89 +217,6 @@ class Parser:
             return self.command(token.value)
         raise Unreadable(f"{token.value or 'the end'!r} is not part of a formula")
 
-    def number(self, token: Token) -> Node:
-        assert token.number is not None
-        if self.is_op("_"):
-            return self.in_base(token.value)
-        whole = token.value.isdigit()
-        if whole and self.is_cmd("frac"):
-            ahead = Parser(list(self.tokens))
-            ahead.at, ahead.depth = self.at, self.depth
-            part = ahead.atom()
-            if _proper(part):
-                self.at, self.tokens = ahead.at, ahead.tokens
-                return ("add", ("num", token.number, 0), part)
-        one, two, three = self.now, self.peek(), self.peek(2)
-        if whole and one.kind == "num" and one.spaced and two.value == "/" and three.kind == "num":
-            if not (one.value.isdigit() and three.value.isdigit() and int(one.value[:9]) < int(three.value[:9])):
-                raise Unreadable("two numbers stand side by side")
-            self.at += 3
-            return ("add", ("num", token.number, 0), ("div", ("num", one.number, 0), ("num", three.number, 0)))
-        return ("num", token.number, token.digits)
-
-    def in_base(self, digits: str) -> Node:
-        """Return the value of digits with a base behind them: ``204_5``."""
-        self.expect("_")
-        base = self.argument()
-        if base[0] != "num" or not 2 <= base[1] <= 36 or base[1].denominator != 1 or len(digits) > 2000:
-            raise Unreadable("a number with a subscript that is no base")
-        try:
-            return ("num", Fraction(int(digits, int(base[1]))), 0)
-        except ValueError as error:
-            raise Unreadable(f"{digits} has digits outside base {base[1]}") from error
-
-    def letter(self, token: Token) -> Node:
-        name = token.value
-        if self.is_op("_"):
-            return self.subscripted(name)
-        if name == "e":
-            return ("const", "e")
-        if name in ("i", "I") and not self.is_op("("):
-            return ("const", "i")
-        while self.is_op("'"):
-            self.at += 1
-            name += "'"
-        if name == "C" and self.is_op("(") and self.choice_of_two():
-            return ("call", "binom", *self.arguments())
-        if name[0] in _APPLIED and self.is_op("("):
-            return ("apply", name, *self.arguments())
-        return ("sym", name)
-
-    def choice_of_two(self) -> bool:
-        """True before ``(5, 2)``, so that C(5, 2) is a binomial coefficient."""
-        ahead = [self.peek(k) for k in range(5)]
-        return [t.value for t in ahead][0::2] == ["(", ",", ")"] and all(t.kind in ("num", "let") for t in ahead[1::2])
-
-    def subscripted(self, name: str) -> Node:
-        """Return ``x_1`` as one symbol, and ``F_{n-1}`` as F applied to n - 1."""
-        self.expect("_")
-        if self.is_op("{"):
-            start = self.at
-            depth = 0
-            while True:
-                token = self.take()
-                if token.kind == "end":
-                    raise Unreadable("a brace is never closed")
-                depth += (token.value == "{") - (token.value == "}") if token.kind == "op" else 0
-                if depth == 0:
-                    break
-            inner = self.tokens[start + 1 : self.at - 1]
-            if any(t.kind == "op" and t.value in "+-*/" for t in inner) and inner[0].value not in "+-":
-                return ("apply", name, Parser([*inner, Token("end", "", False)]).expression())
-            index = "".join(t.value for t in inner)
-        else:
-            index = self.take().value
-        return ("sym", f"{name}_{index}")
-
-    def arguments(self) -> list[Node]:
-        self.expect("(")
-        found = [self.expression()]
-        while self.is_op(","):
-            self.at += 1
-            found.append(self.expression())
-        self.expect(")")
-        return found
-
     def bracket(self, value: str) -> Node:
         if value == "{":
             self.at -= 1
@@ -371,7 +262,8 @@ class Parser:
     def command(self, name: str) -> Node:
         handler = _ATOM_COMMANDS.get(name)
         if handler is not None:
-            return handler(self)
+            node: Node = handler(self)
+            return node
         if name in _ACCENTS:
             inner = self.argument()
             label = "".join(str(part) for part in _flatten(inner))
@@ -394,10 +286,7 @@ class Parser:
         index: Node = ("num", Fraction(2), 0)
         if self.is_op("["):
             index = self.group("[", "]")
-        if self.is_op("{") or self.is_op("("):
-            inside = self.atom()
-        else:
-            inside = self.atom()  # an undelimited root covers the whole number: \sqrt10 is the root of ten
+        inside = self.atom()  # an undelimited root covers the whole number: \sqrt10 is the root of ten
         return ("call", "root", inside, index)
 
     def binomial(self) -> Node:
@@ -433,49 +322,10 @@ class Parser:
         parsed = tuple(tuple(parse_whole(cell) for cell in row) for row in rows)
         return ("call", "det", ("matrix", parsed)) if name == "vmatrix" else ("matrix", parsed)
 
-    def environment_rows(self) -> tuple[str, list[list[list[Token]]]]:
-        r"""Return the name and the cells, each a token list, of ``{name} a & b \\ c & d \end{name}``."""
-        name = self.braced_name()
-        if name == "array" and self.is_op("{"):
-            self.braced_name()
-        rows: list[list[list[Token]]] = [[[]]]
-        depth = 0
-        while True:
-            token = self.take()
-            if token.kind == "end":
-                raise Unreadable(f"the environment {name} never ends")
-            if token.kind == "cmd" and token.value == "end" and depth == 0:
-                self.braced_name()
-                break
-            depth += (token.value == "begin") - (token.value == "end") if token.kind == "cmd" else 0
-            if depth == 0 and token.kind == "cmd" and token.value == "\\":
-                rows.append([[]])
-            elif depth == 0 and token.kind == "op" and token.value == "&":
-                rows[-1].append([])
-            else:
-                rows[-1][-1].append(token)
-        return name, [row for row in rows if any(row)]
-
-    def braced_name(self) -> str:
-        self.expect("{")
-        name = ""
-        while not self.is_op("}"):
-            if self.now.kind == "end":
-                raise Unreadable("a brace is never closed")
-            name += self.take().value
-        self.at += 1
-        return name
-
 
 def _times(left: Node, right: Node) -> Node:
     """Return a product; a chain of them stays one flat node."""
     return (*left, right) if left[0] == "mul" else ("mul", left, right)
-
-
-def _proper(node: Node) -> bool:
-    if node[0] != "div" or node[1][0] != "num" or node[2][0] != "num":
-        return False
-    return bool(0 < node[1][1] < node[2][1] and node[1][1].denominator == 1 and node[2][1].denominator == 1)
 
 
 def _flatten(node: Node) -> list[Any]:

@@ -8,7 +8,9 @@ from selfevolve.answers._tokens import Unreadable, matching_brace
 
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _TEXT = r"\\text\s*\{[^{}]{0,30}\}"
-_JOINT = re.compile(rf"(?:[\s$,;.]|\\[()\[\]]|\\q?quad|{_TEXT}|[A-Za-z](?:_\{{?\w\}}?)?\s*=|(?:[A-Za-z]+\s+)?\b(?:and|or)\b)*")
+_JOINT = re.compile(
+    rf"(?:[\s$,;.]|\\[()\[\]]|\\q?quad|{_TEXT}|[A-Za-z](?:_\{{?\w\}}?)?\s*=|(?:[A-Za-z]+\s+)?\b(?:and|or)\b)*"
+)
 _STATED = re.compile(r"\banswer\s*(?:is\s*|:\s*|=\s*|(?=[$\\\d]))", re.IGNORECASE)
 _FINAL = re.compile(r"\bfinal answer is\s+(?!.*\\boxed)", re.IGNORECASE | re.DOTALL)
 _CLOSING = re.compile(r"\s*I hope (?:it|this) is correct\b.*\Z", re.DOTALL)  # the end of a usual prompt's answer format
@@ -16,7 +18,9 @@ _MARKERS = re.compile(
     r"\b(?:is|are|it's|equals?|approach(?:es)?|becomes|gives|yields|get|got|approximately|about|roughly|around)\s+|:\s+",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"(?:approximately|about|roughly|exactly|simply|then|just|equal to|\\approx|≈|=|:)\s*", re.IGNORECASE)
+_LEAD = re.compile(
+    r"(?:approximately|about|roughly|exactly|simply|then|just|equal to|\\approx|≈|=|:)\s*", re.IGNORECASE
+)
 _HEDGES = re.compile(
     r"\b(?:not|never|cannot|except|least|most|than|unless|or more|or less|between|unknown|depends|any|either|more|less"
     r"|as \w+ becomes)\b",

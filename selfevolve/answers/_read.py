@@ -1,5 +1,6 @@
 """From an answer's text to its normal form."""
 
+# ruff: noqa: RUF001
 from __future__ import annotations
 
 import json
@@ -13,6 +14,7 @@ from selfevolve.answers._forms import Choice, Form, Group, Invalid, Missing, Rec
 from selfevolve.answers._numeric import Value
 from selfevolve.answers._structure import Reader
 from selfevolve.answers._tokens import FUNCTIONS, TooLarge, Unreadable, _decimal, tokenise
+from selfevolve.answers._words import words
 
 _MISSING = frozenset(["", "none", "null", "n/a", "nil"])
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:\d{1,15}|\d{1,12}\.\d{1,15})")
@@ -20,7 +22,9 @@ _PLAIN_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}|(-?)(
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mbox|mathbf|textrm)\s*\{([^{}]*)\}")
 _CHOICE = re.compile(r"(?:\(([A-J])\)\s*|([A-J])[).:]\s+)([A-Za-z\d][^=]*)", re.DOTALL)
 _CALLS = "(?:" + "|".join(sorted(FUNCTIONS)) + r")\b"
-_NUMBER_WORDS = dict(zip("zero one two three four five six seven eight nine ten eleven twelve".split(), range(13), strict=True))
+_NUMBER_WORDS = dict(
+    zip(words("zero one two three four five six seven eight nine ten eleven twelve"), range(13), strict=True)
+)
 _SAME_WORDS = {"no solutions": "no solution", "none exist": "no solution", "there is no solution": "no solution",
                "does not exist": "dne", "infinite": "infinity", "all reals": "all real numbers",
                "undefined": "undefined", "not defined": "undefined"}  # fmt: skip
@@ -49,7 +53,7 @@ def _form(answer: str) -> Form:
         return _read(text)
     except RecursionError:
         return Text("", text, why="nested too deeply")
-    except (Unreadable, ArithmeticError, ValueError, IndexError, AssertionError) as error:
+    except Exception as error:  # untrusted text: whatever fails, it is an answer that was not read
         cleaned = clean(text)
         return Text("", cleaned, formula=True, why=str(error) or type(error).__name__, huge=_is_huge(error, cleaned))
 
@@ -91,14 +95,15 @@ def _read(answer: str) -> Form:
     except TooLarge:
         raise
     except Unreadable as error:
-        tail = _prose.value_in(undouble(answer))
-        if tail is not None:
-            text = clean(tail)
-            try:
-                return Reader.read(text)
-            except Unreadable as second:
-                error = second
-        return Text(_folded(bare), text, formula=_looks_like_formula(text), why=str(error))
+        why = str(error)
+    tail = _prose.value_in(undouble(answer))
+    if tail is not None:
+        text = clean(tail)
+        try:
+            return Reader.read(text)
+        except Unreadable as error:
+            why = str(error)
+    return Text(_folded(bare), text, formula=_looks_like_formula(text), why=why)
 
 
 def _words(text: str, bare: str) -> Form | None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 
+from selfevolve.answers._atoms import Node
 from selfevolve.answers._forms import Form, Ratio, Scalar
 from selfevolve.answers._numeric import Value, evaluate, has_pm, infinity
-from selfevolve.answers._parser import Node, Parser, parse_whole
+from selfevolve.answers._parser import Parser, parse_whole
 from selfevolve.answers._tokens import Token, Unreadable
 from selfevolve.answers._units import SINGLE_LETTERS, Unit, is_known, read_unit
+from selfevolve.answers._words import words
 
 _END = Token("end", "", False)
 _MONEY = {"usd": "usd", "eur": "eur", "gbp": "gbp", "yen": "yen", "inr": "inr"}
 _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _PERCENT = frozenset(["percent", "pct", "percents"])
 _DEGREE = frozenset(["degree", "degrees", "deg"])
-_NO_UNITS = frozenset(["if", "for", "where", "when", "with", "is", "are", "otherwise", "or", "and", "not", "mod", "of", "as"])
+_NO_UNITS = frozenset(words("if for where when with is are otherwise or and not mod of as"))
 
 
 def read(tokens: list[Token]) -> Form | tuple[Node, Node]:
@@ -103,7 +105,9 @@ def _with_unit(node: Node, rest: list[Token], money: str, tokens: list[Token]) -
     if rest:
         return _measured(node, rest)
     digits, places = _decimal(node)
-    return Scalar(evaluate(node), digits=digits, places=places, perhaps=_perhaps(tokens), decimal=bool(tokens[0].digits))
+    return Scalar(
+        evaluate(node), digits=digits, places=places, perhaps=_perhaps(tokens), decimal=bool(tokens[0].digits)
+    )
 
 
 def _marked(kind: str, mark: str, inner: Node) -> Scalar:
@@ -122,7 +126,9 @@ def _unit_text(rest: list[Token]) -> str:
     text = ""
     for token in rest:
         ok = token.kind in ("word", "text", "run", "let") or (token.kind == "op" and token.value in "/^{}.-()*")
-        ok = ok or token.kind == "num" or (token.kind == "cmd" and token.value in ("cdot", "usd", "Omega", "circ", "mu"))
+        ok = (
+            ok or token.kind == "num" or (token.kind == "cmd" and token.value in ("cdot", "usd", "Omega", "circ", "mu"))
+        )
         if not ok or (token.kind in ("word", "text") and token.value.lower().split(" ")[0] in _NO_UNITS):
             raise Unreadable(f"{token.value!r} stands behind the number")
         text += (" " if token.spaced else "") + token.value

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from fractions import Fraction
-
 from selfevolve.answers import _scalar
+from selfevolve.answers._atoms import Node
+from selfevolve.answers._brackets import depths, is_close, is_open
 from selfevolve.answers._forms import (
     Cases,
     End,
@@ -15,50 +14,22 @@ from selfevolve.answers._forms import (
     Named,
     Record,
     Region,
-    Relation,
     Scalar,
     Text,
     complement,
-    interval,
     intersection,
+    interval,
     union,
 )
-from selfevolve.answers._numeric import Value, evaluate, has_pm, infinity, number, symbols
-from selfevolve.answers._parser import GREEK, MAX_DEPTH, Node, Parser, parse_whole
+from selfevolve.answers._names import name_of, neutral_name
+from selfevolve.answers._numeric import Value, evaluate, infinity, symbols
+from selfevolve.answers._parser import Parser, parse_whole
+from selfevolve.answers._relations import TURNED, half_line, relation
 from selfevolve.answers._tokens import Token, Unreadable, tokenise
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
 _RELATIONS = {"=": "=", "<": "<", ">": ">", "le": "<=", "ge": ">=", "ne": "!=", "approx": "~", "in": "in", "equiv": "="}
-_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _END = Token("end", "", False)
-_NAME_COMMANDS = GREEK | {"frac", "angle", "triangle", "overline", "vec", "odot", "hbar", "prime", "circ", "max", "min"}
-
-
-def is_open(token: Token) -> bool:
-    """Return True for any opening bracket."""
-    return (token.kind == "op" and token.value in "([{") or (token.kind == "cmd" and token.value in ("{", "langle"))
-
-
-def is_close(token: Token) -> bool:
-    """Return True for any closing bracket."""
-    return (token.kind == "op" and token.value in ")]}") or (token.kind == "cmd" and token.value in ("}", "rangle"))
-
-
-def depths(tokens: list[Token]) -> list[int]:
-    """Return how deep each token lies; brackets and environments count, a bracket itself lies outside."""
-    out: list[int] = []
-    depth = 0
-    for token in tokens:
-        if is_close(token) or (token.kind == "cmd" and token.value in ("end", "rfloor", "rceil")):
-            depth -= 1
-        out.append(depth)
-        if is_open(token) or (token.kind == "cmd" and token.value in ("begin", "lfloor", "lceil")):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise Unreadable(f"more than {MAX_DEPTH} nested groups")
-    if depth or min(out, default=0) < 0:
-        raise Unreadable("the brackets do not balance")
-    return out
 
 
 def split(tokens: list[Token], wanted: object) -> tuple[list[list[Token]], list[str]]:
@@ -156,7 +127,7 @@ class Reader:
             plain = Reader.plain(parts[-1])
             if name == "":
                 return plain
-            neutral, variable = _neutral_name(parts[0], name)
+            neutral, variable = neutral_name(parts[0], name)
             if variable is None:
                 return Named(name, plain, plain)
             swapped = [Token("let", "@", t.spaced) if t.kind == "let" and t.value == variable else t for t in parts[-1]]
@@ -222,7 +193,7 @@ class Reader:
                 return Reader.several(inner)
             if opening.value == "(" and inner and (inner[0].kind == "cmd" and inner[0].value == "begin"):
                 return Reader.several(inner)
-            return None if opening.value in "([" and inner else None
+            return None
         if not all(parts):
             raise Unreadable("a point or interval with an empty place")
         if ";" in joints and "," in joints:
@@ -298,50 +269,6 @@ def _records(named: list[Named]) -> Form:
     return records[0] if len(records) == 1 else Group("list", tuple(records))
 
 
-def name_of(tokens: list[Token]) -> str | None:
-    """Return the name that a left-hand side gives: ``""`` for a description in words, None where it is no name."""
-    text = ""
-    inside = 0
-    brackets: list[str] = []
-    plain_words = all(t.kind in ("word", "text", "run", "let") for t in tokens)
-    if plain_words and (len(tokens) > 1 or tokens[0].kind in ("word", "text")):
-        return "" if any(t.kind in ("word", "text") for t in tokens) else None
-    for index, token in enumerate(tokens):
-        after_subscript = index > 0 and tokens[index - 1].value == "_"
-        if is_open(token):
-            brackets.append("_" if after_subscript else token.value)
-            inside += 1
-        elif is_close(token):
-            inside -= 1
-            if not brackets:
-                return None
-            brackets.pop()
-        elif token.kind == "num" and not (after_subscript or (brackets and brackets[-1] in ("(", "_"))):
-            return None
-        elif token.kind == "run" and not token.value.isupper() and not inside:
-            return None
-        elif token.kind == "cmd" and token.value not in _NAME_COMMANDS:
-            return None
-        elif token.kind == "func" and token.value not in ("max", "min"):
-            return None
-        elif token.kind == "op" and token.value not in "(){}[]|:,_/'+-" or (token.value in "+-" and not inside):
-            return None
-        elif token.kind == "let" and index and tokens[index - 1].kind == "let" and not inside:
-            return None
-        text += "" if token.value in "{}" else token.value
-    if text.startswith("(") and not re.fullmatch(r"\([A-Za-z](,[A-Za-z])+\)", text):
-        return None
-    if re.search(r"[a-z]\([^()]*[+\-][^()]*\)", text) and not re.match(r"[a-zA-Z]\(", text):
-        return None
-    return text
-
-
-def _neutral_name(tokens: list[Token], name: str) -> tuple[str, str | None]:
-    """Return ``f(x)`` as ``f(@)`` with its variable ``x``; another name with None."""
-    match = re.fullmatch(r"([A-Za-z]'*)\(([a-zA-Z])\)", name)
-    return (f"{match.group(1)}(@)", match.group(2)) if match else (name, None)
-
-
 def endpoint(tokens: list[Token]) -> Value | None:
     """Return the constant that ``tokens`` state, or None."""
     try:
@@ -349,67 +276,6 @@ def endpoint(tokens: list[Token]) -> Value | None:
     except Unreadable:
         return None
     return form.value if isinstance(form, Scalar) and (form.value.constant or form.value.infinite) else None
-
-
-def relation(sign: str, left: Node, right: Node) -> Form:
-    """Return an equation or inequality; a linear one in one variable as a region."""
-    if has_pm(left) or has_pm(right):
-        raise Unreadable("a relation with a plus-or-minus sign")
-    difference = evaluate(("add", left, ("neg", right)))
-    free = symbols(left) | symbols(right)
-    if sign != "=" and len(free) == 1:
-        found = _linear_region(sign, ("add", left, ("neg", right)), next(iter(free)))
-        if found is not None:
-            return found
-    first = difference.at[0]
-    if sign in (">", ">="):
-        sign = _TURNED[sign]
-        difference = Value(tuple(None if v is None else -v for v in difference.at), difference.delicate)
-        first = difference.at[0]
-    if first is None or first == 0:
-        raise Unreadable("a relation that holds everywhere")
-    scale = first if sign in ("=", "!=") else abs(first)
-    if any(v is not None and not isinstance(v, Fraction) for v in difference.at):
-        scale = number(scale)
-        scaled = tuple(None if v is None else number(v) / scale for v in difference.at)
-    else:
-        scaled = tuple(None if v is None else v / scale for v in difference.at)
-    return Relation(sign, Value(scaled, difference.delicate))
-
-
-def _linear_region(sign: str, node: Node, name: str) -> Region | None:
-    """Return where ``node`` (sign) 0 holds, for ``node`` linear in ``name`` with rational numbers; else None."""
-    at = []
-    for x in (Fraction(0), Fraction(1), Fraction(3), Fraction(-7, 3)):
-        try:
-            value = evaluate(_put(node, name, x)).exact
-        except Unreadable:
-            return None
-        if value is None:
-            return None
-        at.append(value)
-    slope = at[1] - at[0]
-    if slope == 0 or at[2] != at[0] + 3 * slope or at[3] != at[0] - Fraction(7, 3) * slope:
-        return None
-    if slope < 0:
-        sign = _TURNED.get(sign, sign)
-    return half_line(sign, Value((-at[0] / slope,)), name)
-
-
-def _put(node: Node, name: str, value: Fraction) -> Node:
-    if node == ("sym", name):
-        return ("num", value, 0)
-    return tuple(_put(p, name, value) if isinstance(p, tuple) else p for p in node)
-
-
-def half_line(sign: str, bound: Value, name: str) -> Region:
-    """Return the numbers that stand in relation ``sign`` to ``bound``."""
-    closed = sign in ("<=", ">=")
-    if sign == "!=":
-        return complement(Region(((End(bound, True), End(bound, True)),), name))
-    if sign in ("<", "<="):
-        return interval(End(infinity(-1), False), End(bound, closed), name)
-    return interval(End(bound, closed), End(infinity(1), False), name)
 
 
 def _bounded(name: str, at: int, parts: list[list[Token]], relations: list[str]) -> Region:
@@ -420,7 +286,7 @@ def _bounded(name: str, at: int, parts: list[list[Token]], relations: list[str])
         if at == left:
             bound = endpoint(parts[right])
         elif at == right:
-            bound, sign = endpoint(parts[left]), _TURNED.get(sign, sign)
+            bound, sign = endpoint(parts[left]), TURNED.get(sign, sign)
         else:
             raise Unreadable("a chain of inequalities with its variable at an end")
         if bound is None or sign not in ("<", ">", "<=", ">=", "!="):

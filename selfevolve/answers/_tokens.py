@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from selfevolve.answers._units import SINGLE_LETTERS
+from selfevolve.answers._words import words
 
 
 class Unreadable(ValueError):
@@ -29,20 +30,29 @@ class Token:
 
 
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh coth ln log lg exp sqrt cbrt abs gcd lcm max "
-    "min floor ceil det binom asin acos atan factorial sign sgn".split()
+    words(
+        "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh coth ln log lg exp sqrt cbrt abs "
+        "gcd lcm max min floor ceil det binom asin acos atan factorial sign sgn"
+    )
 )
 CONSTANTS = {"pi": "pi", "infinity": "infty", "infty": "infty", "inf": "infty", "oo": "infty"}
 GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split()
+    words(
+        "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho "
+        "sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
+    )
 )
 _SHORT_WORDS = frozenset(
-    "yes no odd even true both one two none all any the of is are if in at on to it by an as so we be do for not who "
-    "his her she he cm mm km kg ft yd mi min sec hr am pm day mph rad deg pct per east west and or with east when".split()
+    words(
+        "yes no odd even true both one two none all any the of is are if in at on to it by an as so we be do "
+        "for not who his her she he cm mm km kg ft yd mi min sec hr am pm day mph rad deg pct per east west "
+        "and or with east when"
+    )
 )
-_TEXT_COMMANDS = frozenset("text mbox textbf textit textrm textnormal textsf emph mathrm mathbf mathsf mathit "
-                           "operatorname boldsymbol bm bf rm it mathcal mathfrak hbox texttt".split())  # fmt: skip
+_TEXT_COMMANDS = frozenset(words(
+    "text mbox textbf textit textrm textnormal textsf emph mathrm mathbf mathsf mathit operatorname "
+    "boldsymbol bm bf rm it mathcal mathfrak hbox texttt"
+))  # fmt: skip
 _FUNCTION_HEAD = re.compile(r"(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|sqrt|exp|pi)(.*)")
 
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?!\d)(?!,\d)")
@@ -98,7 +108,7 @@ class _Scanner:
             if char == " ":
                 self.spaced = True
                 self.at += 1
-            elif char.isdigit() and char.isascii() or (char == "." and text[self.at + 1 : self.at + 2].isdigit()):
+            elif (char.isdigit() and char.isascii()) or (char == "." and text[self.at + 1 : self.at + 2].isdigit()):
                 self.number()
             elif char.isalpha() and char.isascii():
                 run = _RUN.match(text, self.at)

@@ -1,4 +1,5 @@
-r"""Reading the final answer off a reply: the last complete box after the thinking, a last number, an option's letter."""
+# ruff: noqa: RUF001
+r"""Reading the final answer off a reply: the last complete box after the thinking, or a number or letter."""
 
 from __future__ import annotations
 
@@ -79,10 +80,7 @@ def extract_choice(text: str, labels: str = "A-D", finish_reason: str = "stop") 
     if rest is None:
         return None
     allowed = _labels(labels)
-    if _BOX.search(rest):
-        stated = extract(rest)
-    else:
-        stated = _after_marker(rest)
+    stated = extract(rest) if _BOX.search(rest) else _after_marker(rest)
     if stated is None:
         return None
     plain = _WRAPPING.sub(r"\1", stated)
@@ -112,7 +110,9 @@ def _after_marker(text: str) -> str | None:
     return lines[-1] if lines and re.fullmatch(r"\W*[A-Z]\W*", lines[-1]) else None
 
 
-def read_label(text: str, labels: Sequence[str], marker: str = r"(?:final\s+)?(?:verdict|answer|judge?ment|decision|label)") -> str | None:
+def read_label(
+    text: str, labels: Sequence[str], marker: str = r"(?:final\s+)?(?:verdict|answer|judge?ment|decision|label)"
+) -> str | None:
     """Return the one of ``labels`` that a judge's reply states; None where it states none.
 
     It counts only as the sole content of the last line or of that line after ``marker`` and a colon; whole words,

@@ -6,12 +6,15 @@ import json
 import re
 from typing import Any
 
+from selfevolve.answers._words import words
+
 _FENCE = re.compile(r"```[A-Za-z]*\s*\n?(.*?)\n?\s*```\s*\Z", re.DOTALL)
-_COMMANDS = (  # of LaTeX, as far as they begin like an escape of JSON
-    "bar beta because begin bf big binom bmod boldsymbol bot boxed breve bullet flat forall frac frown nabla ne neg neq "
-    "newline nexists ni nmid not notin nu rangle rbrace rceil rfloor rho right rightarrow rm tan tanh tau tbinom text "
+_COMMANDS = words(  # of LaTeX, as far as they begin like an escape of JSON
+    "bar beta because begin bf big binom bmod boldsymbol bot boxed breve bullet flat "
+    "forall frac frown nabla ne neg neq newline nexists ni nmid not notin nu "
+    "rangle rbrace rceil rfloor rho right rightarrow rm tan tanh tau tbinom text "
     "textbf textit textrm tfrac theta tilde times to top triangle"
-).split()
+)
 _DAMAGED = re.compile(rf"(?<!\\)\\(?={'|'.join(rf'{c}(?![a-zA-Z])' for c in _COMMANDS)})")
 _LATEX_WORD = re.compile(_DAMAGED.pattern + r'|(?<!\\)\\(?!["\\/bfnrtu])|(?<!\\)\\u(?![0-9a-fA-F]{4})')
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001
 """Reading the final answer off a reply."""
 
 from __future__ import annotations

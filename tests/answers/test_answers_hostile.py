@@ -1,7 +1,9 @@
+# ruff: noqa: RUF001
 """Replies are untrusted: no hang, no crash, no false SAME, nothing in them runs, and the workers keep serving."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import subprocess
@@ -11,8 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from selfevolve.answers import Equivalence, _workers, compare, explain, extract, extract_choice, extract_final_number
-from selfevolve.answers import read_json, read_label, vote
+from selfevolve.answers import (
+    Equivalence,
+    _workers,
+    compare,
+    explain,
+    extract,
+    extract_choice,
+    extract_final_number,
+    read_json,
+    read_label,
+    vote,
+)
 from selfevolve.answers.equivalence import unsafe
 
 LIMIT_S = 10.0
@@ -65,7 +77,7 @@ def test_deep_brackets_keep_their_value() -> None:
 
 def test_a_hanging_tool_is_killed_and_replaced() -> None:
     start = time.monotonic()
-    with pytest.raises(_workers.WorkerFailed, match="no verdict|died"):
+    with pytest.raises(_workers.WorkerFailed, match=r"no verdict|died"):
         _workers.ask(r"\frac{1}{2}", "100000000!", limit_s=1.0)
     assert time.monotonic() - start < LIMIT_S + 10  # the start of a process included
     assert _workers.ask("x+x", "2x")[0] is True
@@ -85,7 +97,8 @@ def test_a_timeout_is_undecided_with_its_reason(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "text", ["__import__('os')", "os.system", "print(1)", "x.real", "open('a','w')", "a if b else c", "[].append", "exec"]
+    "text",
+    ["__import__('os')", "os.system", "print(1)", "x.real", "open('a','w')", "a if b else c", "[].append", "exec"],
 )
 def test_no_program_reaches_a_symbolic_parser(text: str) -> None:
     assert unsafe(text)
@@ -100,7 +113,9 @@ def test_workers_are_few_and_end_with_the_interpreter() -> None:
         "print([w.process.pid for w in _workers._pool.workers])\n"
     )
     root = Path(__file__).resolve().parents[2]
-    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=True
+    )
     verdicts, pids = (eval(line) for line in run.stdout.splitlines())
     assert verdicts == ["same"] * 8
     assert 1 <= len(pids) <= _workers.WORKERS
@@ -128,29 +143,111 @@ def test_a_forked_child_has_workers_of_its_own() -> None:
 
 
 def test_importing_loads_nothing_heavy() -> None:
-    code = "import sys, selfevolve.answers; print([m for m in ('sympy','mpmath','math_verify','mathruler','numpy') if m in sys.modules])"
+    heavy = ("sympy", "mpmath", "math_verify", "mathruler", "numpy")
+    code = f"import sys, selfevolve.answers; print([m for m in {heavy} if m in sys.modules])"
     root = Path(__file__).resolve().parents[2]
     run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "[]"
 
 
-PIECES = (
-    r"1 2 3 10 999 . , ; : ! % ^ _ { } ( ) [ ] + - * / = < > | & $ \frac \sqrt \boxed \text \pm \infty \cup \pi \le "
-    r"\begin{pmatrix} \end{pmatrix} \\ \left \right \{ \} x y e i n! ^{ _{ 1/2 and or cm % None INVALID f(x) \sum_{k=1} "
-    r"\int \log \sin \binom 0. ... ° − √ \in \mathbb{R} \cdot \times ~ ' @ import sum yes é 三"
-).split(" ")
+PIECES = [
+    r"1",
+    r"2",
+    r"3",
+    r"10",
+    r"999",
+    r".",
+    r",",
+    r";",
+    r":",
+    r"!",
+    r"%",
+    r"^",
+    r"_",
+    r"{",
+    r"}",
+    r"(",
+    r")",
+    r"[",
+    r"]",
+    r"+",
+    r"-",
+    r"*",
+    r"/",
+    r"=",
+    r"<",
+    r">",
+    r"|",
+    r"&",
+    r"$",
+    r"\frac",
+    r"\sqrt",
+    r"\boxed",
+    r"\text",
+    r"\pm",
+    r"\infty",
+    r"\cup",
+    r"\pi",
+    r"\le",
+    r"\begin{pmatrix}",
+    r"\end{pmatrix}",
+    r"\\",
+    r"\left",
+    r"\right",
+    r"\{",
+    r"\}",
+    r"x",
+    r"y",
+    r"e",
+    r"i",
+    r"n!",
+    r"^{",
+    r"_{",
+    r"1/2",
+    r"and",
+    r"or",
+    r"cm",
+    r"%",
+    r"None",
+    r"INVALID",
+    r"f(x)",
+    r"\sum_{k=1}",
+    r"\int",
+    r"\log",
+    r"\sin",
+    r"\binom",
+    r"0.",
+    r"...",
+    r"°",
+    r"−",
+    r"√",
+    r"\in",
+    r"\mathbb{R}",
+    r"\cdot",
+    r"\times",
+    r"~",
+    r"'",
+    r"@",
+    r"import",
+    r"sum",
+    r"yes",
+    r"é",
+    r"三",
+]
 
 
 def test_fuzz() -> None:
     """2,000 random strings of marks and commands: every function returns, comparisons are symmetric and reflexive."""
     rng = random.Random(20240607)
-    texts = ["".join(rng.choice(PIECES) + rng.choice(["", " "]) for _ in range(rng.randint(1, 14))) for _ in range(2000)]
+    texts = [
+        "".join(rng.choice(PIECES) + rng.choice(["", " "]) for _ in range(rng.randint(1, 14))) for _ in range(2000)
+    ]
     start = time.monotonic()
     for text in texts:
         extract(text), extract("\\boxed{" + text + "}"), extract_final_number(text), extract_choice(text)
         read_label(text, ["YES", "NO"]), read_json(text)
         assert compare(text, text) is not Equivalence.DIFFERENT
-    for a, b in zip(texts, texts[1:], strict=False):
+    for a, b in itertools.pairwise(texts):
         if unsafe(a) or unsafe(b):  # what could reach a worker is compared below, a few only
             assert compare(a, b) is compare(b, a), (a, b)
             assert compare(a, "918273") is not Equivalence.SAME, a
@@ -163,9 +260,18 @@ def test_fuzz() -> None:
 def test_fuzz_damaged_answers() -> None:
     """A character dropped, doubled or swapped in a real form never raises and stays symmetric."""
     rng = random.Random(7)
-    forms = [r"\frac{12}{35}", r"\left[-1, \frac{1}{2}\right)", r"x^2+3x-\sqrt{5}", r"\{1, 2, 3\}", "3:45 pm", "1,234.5 km"]
+    forms = [
+        r"\frac{12}{35}",
+        r"\left[-1, \frac{1}{2}\right)",
+        r"x^2+3x-\sqrt{5}",
+        r"\{1, 2, 3\}",
+        "3:45 pm",
+        "1,234.5 km",
+    ]
     for _ in range(400):
         form = rng.choice(forms)
         at = rng.randrange(len(form))
-        damaged = rng.choice([form[:at] + form[at + 1 :], form[:at] + form[at] + form[at:], form[:at] + "\\" + form[at:]])
+        damaged = rng.choice(
+            [form[:at] + form[at + 1 :], form[:at] + form[at] + form[at:], form[:at] + "\\" + form[at:]]
+        )
         assert explain(form, damaged).verdict is explain(damaged, form).verdict

@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from selfevolve.answers import Equivalence, compare, extract, extract_choice, extract_final_number
-from selfevolve.answers import read_json, read_label, vote
+from selfevolve.answers import (
+    Equivalence,
+    compare,
+    extract,
+    extract_choice,
+    extract_final_number,
+    read_json,
+    read_label,
+    vote,
+)
 
 # The rows' labels that this package answers otherwise, each with its reason.
 OTHERWISE = {

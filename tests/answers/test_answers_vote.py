@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001
 """The majority vote."""
 
 from __future__ import annotations

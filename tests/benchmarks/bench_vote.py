@@ -23,7 +23,22 @@ SAMPLES = 10
 
 def spellings(rng: random.Random) -> list[list[str]]:
     """Return six values of one field, each in its spellings; the first value is the majority's."""
-    kind = rng.choice(["whole", "whole", "whole", "fraction", "fraction", "root", "point", "list", "algebra", "percent", "unit", "word"])
+    kind = rng.choice(
+        [
+            "whole",
+            "whole",
+            "whole",
+            "fraction",
+            "fraction",
+            "root",
+            "point",
+            "list",
+            "algebra",
+            "percent",
+            "unit",
+            "word",
+        ]
+    )
     base = rng.randint(2, 2000)
     values: list[list[str]] = []
     for k in range(6):
