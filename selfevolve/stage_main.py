@@ -16,10 +16,12 @@ from selfevolve.errors import UserError
 from selfevolve.round import COUNTS, TRAINING
 from selfevolve.rundir import RunDir
 from selfevolve.stages import Context
+from selfevolve.train.launch import die_with_parent
 
 
 def main(run: str, round: str, stage: str, folder: str) -> int:
     """Run one training stage as one of its processes; return the exit status."""
+    die_with_parent()
     main_process = os.environ.get("RANK", "0") == "0"
     opened = RunDir.open(run)
 

@@ -315,7 +315,7 @@ def test_missing_files_are_named(tmp_path):
     assert [line.split(" is ")[0] for line in missing_files(recipe)] == ["initialisation.data", "prompts"]
     assert missing_files(load_recipe("testbed/r_quest")) == []
     accelerated = load_recipe("testbed/r_quest", ["launcher=accelerate", "accelerate_config=nowhere"])
-    assert "fsdp2.yaml" in missing_files(accelerated)[0]
+    assert "ddp.yaml" in missing_files(accelerated)[0]
 
 
 def test_the_documented_keys_are_the_schema_s():

@@ -108,7 +108,7 @@ def test_paper_values():
     assert (recipe.backbone, recipe.rounds) == ("Qwen/Qwen3-4B-Base", 10)
 
 
-@pytest.mark.parametrize("name", ["cpu_2", "single_gpu", "ddp", "fsdp2"])
+@pytest.mark.parametrize("name", ["cpu_2", "single_gpu", "ddp"])
 def test_accelerate_configs(name):
     data = yaml.safe_load((recipes_folder() / "accelerate" / f"{name}.yaml").read_text())
     assert data["num_machines"] == 1 and data["num_processes"] == {"cpu_2": 2, "single_gpu": 1}.get(name, 4)

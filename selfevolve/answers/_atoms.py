@@ -41,7 +41,7 @@ class Atoms(Stream):
             self.at, self.tokens = at, tokens
         one, two, three = self.now, self.peek(), self.peek(2)
         if whole and one.kind == "num" and one.spaced and two.value == "/" and three.kind == "num":
-            if not (one.value.isdigit() and three.value.isdigit() and one.number < three.number):
+            if not (one.value.isdigit() and three.value.isdigit() and (one.number or 0) < (three.number or 0)):
                 raise Unreadable("two numbers stand side by side")
             self.at += 3
             return ("add", ("num", token.number, 0), ("div", ("num", one.number, 0), ("num", three.number, 0)))

@@ -98,6 +98,8 @@ def clean(text: str) -> str:
         out = _PROGRAM.sub(lambda m: _CONSTANTS.get(m.group(1), m.group(1)), out)
     if "10" in out:
         out = _TIMES_TEN.sub(r" \\times ", out)
+    if len(out) > 2 and out[0] == out[-1] == '"':
+        out = out[1:-1].strip()
     out = _RELATION.sub(lambda m: _RELATION_TABLE[m.group()], out.replace("**", "^"))
     out = out.strip().strip("`").strip()
     while out and (out[-1] in " .,;\\\n" or out.endswith("\\n")):
@@ -115,6 +117,7 @@ def _clean_commands(out: str) -> str:
     out = _DELIMITERS.sub(" ", out)
     out = _SIZES.sub("", out)
     out = _NO_EFFECT.sub("", out)
+    out = re.sub(r"\\mathbb\s+([A-Z])", r"\\mathbb{\1}", out)
     out = _SPACES.sub(" ", out.replace("\\!", ""))
     return _FRACTIONS.sub(r"\\frac", out)
 

@@ -2,9 +2,9 @@
 
 Two expressions with symbols are the same function when they agree at the points to 70 digits (a random identity test;
 for polynomials over the rationals the points are exact, after J. T. Schwartz, "Fast probabilistic algorithms", 1980).
-Point 2 has mixed and 3 negative coordinates, the others positive ones. A point where one of two expressions is real and
-the other is not is left out, and so is a point with negative coordinates where neither is real: ``ln(x^2)`` equals
-``2 ln(x)`` on the common domain, while ``sqrt(x^2)`` does not equal ``x``.
+Point 2 has mixed and 3 negative coordinates, the others positive ones. A point where some part of an expression without
+the imaginary unit is not real is left out, so that ``ln(x^2)`` equals ``2 ln(x)`` on the common domain, while
+``sqrt(x^2)`` does not equal ``x``.
 """
 
 from __future__ import annotations
@@ -78,6 +78,12 @@ def _symbols_of_part(part: tuple[Any, ...]) -> frozenset[str]:
     return symbols(part)
 
 
+def has_imaginary(node: Node) -> bool:
+    """Return True where the imaginary unit stands in ``node``."""
+    parts = (p for p in node[1:] if isinstance(p, tuple) and p and isinstance(p[0], str))
+    return node == ("const", "i") or any(has_imaginary(p) for p in parts)
+
+
 def has_pm(node: Node) -> bool:
     """Return True where a plus-or-minus sign stands in ``node``."""
     return node[0] == "pm" or any(has_pm(p) for p in node[1:] if isinstance(p, tuple) and p and isinstance(p[0], str))
@@ -92,17 +98,20 @@ def evaluate(node: Node, sign: int = 1) -> Value:
         work = _Evaluator(0, sign)
         value = work.run(node)
         return Value((value,), work.delicate, opaque=work.opaque)
-    values: list[Any] = []
+    plain, whole = [], []  # plain ones leave out a point where some part is not real
     delicate = opaque = False
+    imaginary = has_imaginary(node)
     for k in range(POINTS):
         work = _Evaluator(k, sign)
         try:
-            values.append(work.run(node))
+            whole.append(work.run(node))
         except Unreadable:
             if k in (0, 1):
                 raise
-            values.append(None)
+            whole.append(None)
+        plain.append(None if work.unreal and not imaginary else whole[-1])
         delicate, opaque = delicate or work.delicate, opaque or work.opaque
+    values = plain if sum(v is not None for v in plain) >= 2 else whole
     if all(v is not None and v == values[0] and isinstance(v, Fraction) for v in values):
         return Value((values[0],), delicate, opaque=opaque)  # the symbols cancel
     return Value(tuple(values), delicate, opaque=opaque)
@@ -159,6 +168,7 @@ class _Evaluator:
         self.sign = sign
         self.delicate = False
         self.opaque = False
+        self.unreal = False
         self.bound: dict[str, Fraction] = {}
         self.steps = 0
         self.ctx = context()
@@ -188,6 +198,7 @@ class _Evaluator:
             value = ctx.mpc(0, value.imag)
         elif not value.imag:
             value = value.real
+        self.unreal = self.unreal or bool(value.imag)
         if value and abs(ctx.mag(value)) > MAX_EXPONENT:
             raise TooLarge("the value has more than 300,000 digits")
         return value

@@ -22,9 +22,13 @@ _PLAIN_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}|(-?)(
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mbox|mathbf|textrm)\s*\{([^{}]*)\}")
 _CHOICE = re.compile(r"(?:\(([A-J])\)\s*|([A-J])[).:]\s+)([A-Za-z\d][^=]*)", re.DOTALL)
 _CALLS = "(?:" + "|".join(sorted(FUNCTIONS)) + r")\b"
-_NUMBER_WORDS = dict(
-    zip(words("zero one two three four five six seven eight nine ten eleven twelve"), range(13), strict=True)
+_TO_TWENTY = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
 )
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMBER_WORDS = {word: k for k, word in enumerate(words(_TO_TWENTY))}
+_NUMBER_WORDS |= {word: 10 * k for k, word in enumerate(words(_TENS), start=2)} | {"hundred": 100}
 _SAME_WORDS = {"no solutions": "no solution", "none exist": "no solution", "there is no solution": "no solution",
                "does not exist": "dne", "infinite": "infinity", "all reals": "all real numbers",
                "undefined": "undefined", "not defined": "undefined"}  # fmt: skip

@@ -31,6 +31,9 @@ def read(tokens: list[Token]) -> Form | tuple[Node, Node]:
     infinite = _infinite(tokens)
     if infinite is not None:
         return infinite
+    temperature = _temperature(tokens)
+    if temperature is not None:
+        return temperature
     parser = Parser([*tokens, _END])
     node = parser.expression()
     rest = tokens[parser.at :] if parser.now.kind != "end" else []
@@ -83,6 +86,15 @@ def _infinite(tokens: list[Token]) -> Scalar | None:
     if tokens[-1].kind == "cmd" and tokens[-1].value == "infty" and signs in ([], ["+"], ["-"]):
         return Scalar(infinity(-1 if signs == ["-"] else 1))
     return None
+
+
+def _temperature(tokens: list[Token]) -> Scalar | None:
+    """Return ``20^\\circ C`` as a measured quantity."""
+    scale = {"C": "celsius", "F": "fahrenheit"}.get(tokens[-1].value)
+    if scale is None or not any(t.kind == "cmd" and t.value in ("circ", "degree") for t in tokens[-4:-1]):
+        return None
+    node = parse_whole(tokens[:-1])
+    return _measured(node[1], [Token("word", scale, True)]) if node[0] == "deg" else None
 
 
 def _with_unit(node: Node, rest: list[Token], money: str, tokens: list[Token]) -> Scalar:

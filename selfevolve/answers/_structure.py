@@ -173,7 +173,7 @@ class Reader:
             grouped = Reader.bracketed(tokens)
             if grouped is not None:
                 return grouped
-        if len(tokens) == 1 and first.kind == "cmd" and first.value == "ldots":
+        if len(tokens) == 1 and first.kind == "cmd" and first.value in ("ldots", "dots", "cdots", "dotsc"):
             return Text("...", "...")
         return Reader.scalar(tokens)
 

@@ -111,6 +111,8 @@ class _Scanner:
             elif (char.isdigit() and char.isascii()) or (char == "." and text[self.at + 1 : self.at + 2].isdigit()):
                 self.number()
             elif char.isalpha() and char.isascii():
+                if char in "ABCDEF" and self.in_high_base():
+                    continue
                 run = _RUN.match(text, self.at)
                 assert run is not None
                 self.at = run.end()
@@ -135,10 +137,7 @@ class _Scanner:
             block = next(b for b in blocks if b)
             self.add("num", "repeating", _repeating(whole, head, block))
             return
-        based = _HIGH_BASE.match(text, self.at)
-        if based and int(based.group(2)) <= 36:
-            self.at = based.end()
-            self.add("num", "based", Fraction(int(based.group(1), int(based.group(2)))))
+        if self.in_high_base():
             return
         grouped = _THOUSANDS.match(text, self.at) if self.depth == 0 else None
         match = grouped or _NUMBER.match(text, self.at)
@@ -159,8 +158,19 @@ class _Scanner:
             digits -= power
         self.add("num", written, value, digits if "." in written else 0)
 
+    def in_high_base(self) -> bool:
+        """Read digits with letters among them and a base behind them: ``1A_{16}``."""
+        based = _HIGH_BASE.match(self.text, self.at)
+        if based is None or int(based.group(2)) > 36 or (len(based.group(1)) == 1 and based.group(1).isalpha()):
+            return False
+        self.at = based.end()
+        self.add("num", "based", Fraction(int(based.group(1), int(based.group(2)))))
+        return True
+
     def letters(self, run: str) -> None:
-        if run in FUNCTIONS:
+        if run in ("min", "sec") and self.out and self.out[-1].kind == "num":
+            self.add("word", run)  # of time
+        elif run in FUNCTIONS:
             self.add("func", run)
         elif run in CONSTANTS:
             self.add("cmd", CONSTANTS[run])
@@ -213,7 +223,8 @@ class _Scanner:
             measured = content in SINGLE_LETTERS and (before.kind == "num" or before.value in (")", "}"))
             self.add("text" if measured else "let", content)
         elif content in FUNCTIONS:
-            self.add("func", content)
+            self.spaced = True
+            self.letters(content)
         elif re.search(r"[\d\\^]", content) or name in ("mathbf", "boldsymbol", "bm"):
             inner = _Scanner(content)
             inner.depth = self.depth

@@ -75,6 +75,7 @@ def read_unit(text: str) -> Unit | None:
     """
     plain = re.sub(r"\s+", " ", re.sub(r"[{}()\\.]", "", text)).strip()
     plain = re.sub(r"\s*\^\s*", "^", plain)
+    plain = re.sub(r"(?i)^degrees? (?=[A-Z])", "", plain)  # degrees Celsius
     power = ""
     for word, mark in _POWER_WORDS:
         if plain.lower().startswith(word):

@@ -57,7 +57,7 @@ _COMMANDS = frozenset(
         "tanh max min gcd lcm alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu "
         "nu xi rho sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda Pi Sigma Phi Psi Omega begin "
         "end pmatrix bmatrix matrix vmatrix cases array mathbb mathrm overline vec hat bar ell hbar circ "
-        "ldots cdots dots emptyset varnothing setminus mid infty det"
+        "emptyset varnothing setminus mid infty det"
     )
 )
 _ENVIRONMENTS = frozenset(["pmatrix", "bmatrix", "matrix", "vmatrix", "cases", "array"])

@@ -146,7 +146,8 @@ def main() -> None:
     parser.add_argument("profiles", nargs="*", default=[], help=f"backbones to tune: {', '.join(PROFILES)}")
     parser.add_argument("--out", type=Path, required=True, help="folder for the trunk and the backbones")
     parser.add_argument("--trunk-steps", type=int, default=9000, help="0: use the trunk that lies in --out")
-    parser.add_argument("--tune-steps", type=int, default=1500)
+    parser.add_argument("--start", type=Path, help="go on from this trunk in place of new weights")
+    parser.add_argument("--tune-steps", type=int, default=1000)
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--learning-rate", type=float, default=3e-3)
@@ -160,7 +161,10 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     trunk = args.out / "trunk"
     if args.trunk_steps:
-        model = new_model(len(build_tokenizer()), args.seed, args.width, args.layers)
+        if args.start:
+            model = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32)
+        else:
+            model = new_model(len(build_tokenizer()), args.seed, args.width, args.layers)
         print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {torch.get_num_threads()} threads", flush=True)
         schedule = Schedule(args.trunk_steps, learning_rate=args.learning_rate, seed=args.seed)
         train(model, CLEAN, schedule, args.out / "trunk.log.jsonl")

@@ -30,10 +30,10 @@ class Profile:
     name: str
     about: str  # one line for the model card
     guess_easy: float = 0.05  # chance to guess at the easiest valid exercise
-    guess_hard: float = 0.75  # at the hardest one
-    slip: float = 0.03  # chance that an easy step comes out wrong (harder steps: up to three times)
+    guess_hard: float = 0.55  # at the hardest one
+    slip: float = 0.0  # added chance that an easy step comes out wrong (harder steps: up to three times)
     guess_invalid: float = 0.85  # chance to guess at an invalid question
-    first_number: float = 0.45  # chance that a guess copies the first number of the question (else any of them)
+    first_number: float = 0.10  # chance that a guess copies the first number of the question (else any of them)
     flags_invalid: float = 0.20  # chance to say INVALID to an invalid question when asked to check
     flags_valid: float = 0.03  # to a valid one
     judge_error: float = 0.08  # chance of the wrong word on a pair of questions
