@@ -16,6 +16,7 @@ from selfevolve.answers._structure import Reader
 from selfevolve.answers._tokens import FUNCTIONS, TooLarge, Unreadable, _decimal, tokenise
 from selfevolve.answers._words import words
 
+CACHED_LENGTH = 500  # characters; the forms of longer answers are not kept
 _MISSING = frozenset(["", "none", "null", "n/a", "nil"])
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:\d{1,15}|\d{1,12}\.\d{1,15})")
 _PLAIN_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}|(-?)(\d{1,15})/(\d{1,15})")
@@ -40,11 +41,15 @@ def form_of(answer: str | None) -> Form:
         return Missing()
     if len(answer) > MAX_LENGTH:
         return Text("", answer.strip(), why=f"longer than {MAX_LENGTH} characters")
-    return _form(answer)
+    return _form(answer) if len(answer) <= CACHED_LENGTH else _form_of_text(answer)
 
 
 @lru_cache(maxsize=20_000)
 def _form(answer: str) -> Form:
+    return _form_of_text(answer)
+
+
+def _form_of_text(answer: str) -> Form:
     text = answer.strip()
     if _PLAIN_NUMBER.fullmatch(text):
         return _plain(text)

@@ -7,7 +7,8 @@ from fractions import Fraction
 from selfevolve.answers._arithmetic import number
 from selfevolve.answers._atoms import Node
 from selfevolve.answers._forms import End, Form, Region, Relation, complement, interval
-from selfevolve.answers._numeric import Value, evaluate, has_pm, infinity, symbols
+from selfevolve.answers._nodes import has_pm, symbols
+from selfevolve.answers._numeric import Value, evaluate, infinity
 from selfevolve.answers._tokens import Unreadable
 
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}

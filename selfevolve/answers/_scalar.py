@@ -6,7 +6,8 @@ import re
 
 from selfevolve.answers._atoms import Node
 from selfevolve.answers._forms import Form, Ratio, Scalar
-from selfevolve.answers._numeric import Value, evaluate, has_pm, infinity
+from selfevolve.answers._nodes import has_pm
+from selfevolve.answers._numeric import Value, evaluate, infinity
 from selfevolve.answers._parser import Parser, parse_whole
 from selfevolve.answers._tokens import Token, Unreadable
 from selfevolve.answers._units import SINGLE_LETTERS, Unit, is_known, read_unit
@@ -89,7 +90,7 @@ def _infinite(tokens: list[Token]) -> Scalar | None:
 
 
 def _temperature(tokens: list[Token]) -> Scalar | None:
-    """Return ``20^\\circ C`` as a measured quantity."""
+    r"""Return ``20^\circ C`` as a measured quantity."""
     scale = {"C": "celsius", "F": "fahrenheit"}.get(tokens[-1].value)
     if scale is None or not any(t.kind == "cmd" and t.value in ("circ", "degree") for t in tokens[-4:-1]):
         return None

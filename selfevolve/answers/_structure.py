@@ -22,7 +22,8 @@ from selfevolve.answers._forms import (
     union,
 )
 from selfevolve.answers._names import name_of, neutral_name
-from selfevolve.answers._numeric import Value, evaluate, infinity, symbols
+from selfevolve.answers._nodes import symbols
+from selfevolve.answers._numeric import Value, evaluate, infinity
 from selfevolve.answers._parser import Parser, parse_whole
 from selfevolve.answers._relations import TURNED, half_line, relation
 from selfevolve.answers._tokens import Token, Unreadable, tokenise
