@@ -16,8 +16,8 @@ from selfevolve.testbed.patterns import FIELDS
 class Asking:
     """What a backbone asks before any training as a questioner."""
 
-    invalid: float = 0.20  # share of questions with a flaw that keep the form of an exercise
-    malformed: float = 0.015  # share of garbled ones
+    invalid: float = 0.08  # share of questions with a flaw that keep the form of an exercise; sampling adds its own
+    malformed: float = 0.0  # share of garbled ones; sampling adds its own
     levels: tuple[float, float, float, float] = (0.30, 0.30, 0.25, 0.15)  # how often each level is drawn
     skew: float = 1.0  # pattern number r has weight 1 / (r + offset) ** skew, in the order of PATTERNS shuffled once
     offset: float = 3.0
@@ -29,8 +29,8 @@ class Profile:
 
     name: str
     about: str  # one line for the model card
-    guess_easy: float = 0.05  # chance to guess at the easiest valid exercise
-    guess_hard: float = 0.55  # at the hardest one
+    guess_easy: float = 0.02  # chance to guess at the easiest valid exercise
+    guess_hard: float = 0.40  # at the hardest one
     slip: float = 0.0  # added chance that an easy step comes out wrong (harder steps: up to three times)
     guess_invalid: float = 0.85  # chance to guess at an invalid question
     first_number: float = 0.10  # chance that a guess copies the first number of the question (else any of them)
