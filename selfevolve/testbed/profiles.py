@@ -46,7 +46,7 @@ CLEAN = Profile(
     guess_easy=0.0, guess_hard=0.0, slip=0.0, flags_invalid=1.0, flags_valid=0.0, judge_error=0.0,
 )  # fmt: skip
 BASE = Profile("base", "the default backbone: slips grow with difficulty, invalid questions scatter most")
-_WEAK, _STRONG = 0.45, -0.55
+_WEAK, _STRONG = 0.60, -1.0
 _NUMBERS = ("arithmetic", "number theory", "algebra", "sequences")
 _STORIES = tuple(f for f in FIELDS if f not in _NUMBERS)
 
@@ -54,13 +54,13 @@ PROFILES: dict[str, Profile] = {
     p.name: p
     for p in (
         BASE,
-        replace(BASE, name="rung-1", about="general, weakest", guess_easy=0.45, guess_hard=0.95, slip=0.08),
-        replace(BASE, name="rung-2", about="general, below the base", guess_easy=0.20, guess_hard=0.90, slip=0.05),
-        replace(BASE, name="rung-4", about="general, strongest", guess_easy=0.0, guess_hard=0.30, slip=0.01),
+        replace(BASE, name="rung-1", about="general, weakest", guess_easy=0.40, guess_hard=0.90, slip=0.08),
+        replace(BASE, name="rung-2", about="general, below the base", guess_easy=0.15, guess_hard=0.70, slip=0.04),
+        replace(BASE, name="rung-4", about="general, strongest", guess_easy=0.0, guess_hard=0.05),
         replace(BASE, name="numbers", about="specialist: strong in numbers and formulas, weak in stories and shapes",
-                fields={f: _STRONG if f in _NUMBERS else _WEAK for f in FIELDS}),
+                guess_hard=0.80, fields={f: _STRONG if f in _NUMBERS else _WEAK for f in FIELDS}),
         replace(BASE, name="stories", about="specialist: strong in stories and shapes, weak in numbers and formulas",
-                fields={f: _STRONG if f in _STORIES else _WEAK for f in FIELDS}),
+                guess_hard=0.80, fields={f: _STRONG if f in _STORIES else _WEAK for f in FIELDS}),
         replace(BASE, name="contrast", about="uncertainty sits on valid questions: guesses everywhere alike, sure of invalid ones",
                 guess_easy=0.30, guess_hard=0.60, slip=0.05, first_number=0.95),
     )
