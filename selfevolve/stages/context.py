@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from novelty import ExhaustiveGate, KSampledGate, ModelJudge, NoveltyGate
@@ -116,8 +116,8 @@ class Context:
         if rewarded and n.gate != "none":
             gate = KSampledGate(n.k) if n.gate == "k_sampled" else ExhaustiveGate()
             limit = self.recipe.generation.max_new_tokens.judge
-            greedy = Sampling(temperature=0.0, max_tokens=limit)
-            judge = ModelJudge(self.sampler(self.base, "base"), self.pack.same_type, greedy)
+            sampling = replace(self.sampling, max_tokens=limit, seed=self.seed("novelty"))
+            judge = ModelJudge(self.sampler(self.base, "base"), self.pack.same_type, sampling)
         settings = AssessmentSettings(
             votes=a.validity.votes,
             solutions=a.solutions,
