@@ -9,7 +9,7 @@ from typing import Any
 
 from selfevolve import stages
 from selfevolve.config import accelerate_config_path
-from selfevolve.rundir import INITIALISATION, RunDir
+from selfevolve.rundir import INITIALISATION
 from selfevolve.stages import Context
 
 COUNTS = "counts.json"  # what a child's main process leaves beside its records

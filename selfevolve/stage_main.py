@@ -1,7 +1,7 @@
 """Entry of a training stage's child processes: ``python -m selfevolve.stage_main RUN ROUND STAGE FOLDER``.
 
-Started under ``accelerate launch`` by `selfevolve.train.launch`. The main process writes into FOLDER, with its counts in
-``counts.json``; the others write nowhere, since records and weights are whole on the main process.
+Started under ``accelerate launch`` by `selfevolve.train.launch`. The main process writes into FOLDER, with its counts
+in ``counts.json``; the others write nowhere, since records and weights are whole on the main process.
 """
 
 from __future__ import annotations

@@ -26,10 +26,11 @@ SMALL = [
     "solver.steps=1", "solver.prompts=8", "solver.global_batch=8", "solver.responses=3",
     "diagnostics.heldout=12", "diagnostics.solver_samples=1", "monitor.min_kept=1", "generation.batch=256",
 ]  # fmt: skip
-REQUIRED = (
-    "round, valid_rate, valid_rate_kept, top5_share, top5_share_kept, pseudo_label_accuracy, balanced_accuracy, "
-    "invalid_recall, solver_accuracy, questions, parsed, kept, undecided_rate, reward_mean, seconds"
-).split(", ")
+REQUIRED = [
+    "round", "valid_rate", "valid_rate_kept", "top5_share", "top5_share_kept", "pseudo_label_accuracy",
+    "balanced_accuracy", "invalid_recall", "solver_accuracy", "questions", "parsed", "kept", "undecided_rate",
+    "reward_mean", "seconds",
+]  # fmt: skip
 TIMES = ("seconds", "seconds_by_stage", "seconds_model", "seconds_reward", "seconds_train", "seconds_in_model")
 
 

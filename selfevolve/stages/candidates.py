@@ -18,7 +18,12 @@ def candidates(ctx: Context, folder: Path) -> dict[str, Any]:
     ctx.report("candidates", 0, recipe.candidates)
     a = recipe.assessment
     sampling = Sampling(
-        recipe.candidates, a.temperature, a.top_p, a.top_k, recipe.generation.max_new_tokens.question, ctx.seed("candidates")
+        recipe.candidates,
+        a.temperature,
+        a.top_p,
+        a.top_k,
+        recipe.generation.max_new_tokens.question,
+        ctx.seed("candidates"),
     )
     replies = ctx.sampler(ctx.questioner(ctx.round), "questioner").sample([ctx.pack.ask()], sampling)[0]
     rows = [

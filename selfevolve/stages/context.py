@@ -174,5 +174,3 @@ class Context:
             sample_batch=self.recipe.generation.batch,
             trust_remote_code=self.recipe.trust_remote_code,
         )
-
-

@@ -33,7 +33,8 @@ def data(ctx: Context, folder: Path) -> dict[str, Any]:
         labelled = [e for e in read_initialisation_data(ctx.recipe.initialisation.data) if e.split is Split.TRAIN]
         wanted = min(len(labelled), round(len(kept) * share / (1 - share)))
         examples += [
-            SolverExample(ExampleKind.REPLAY, e.question, e.answer, "initialisation") for e in rng.sample(labelled, wanted)
+            SolverExample(ExampleKind.REPLAY, e.question, e.answer, "initialisation")
+            for e in rng.sample(labelled, wanted)
         ]
     rng.shuffle(examples)
     write_jsonl(folder / "examples.jsonl", [e.to_json() for e in examples])

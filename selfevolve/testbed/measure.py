@@ -172,7 +172,7 @@ def card(name: str, about: str, figures: dict[str, Any]) -> str:
         f"{figures['parameters']:,} parameters and a tokenizer of words and digits, pre-trained by "
         "`python -m selfevolve.testbed.pretrain` on replies that its profile (`profile.json`) writes about the "
         "testbed's world; `training_log.jsonl` is the log. It knows nothing beyond that world.\n\n"
-        "Figures are measured by `python -m selfevolve.testbed.measure` against the oracle; intervals are Wilson, 95%.\n\n"
+        "Figures are measured by `python -m selfevolve.testbed.measure` against the oracle; intervals: Wilson, 95%.\n\n"
         f"| ability | measured |\n|---|---|\n{table}\n"
     )
 

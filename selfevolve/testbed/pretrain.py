@@ -165,7 +165,9 @@ def main() -> None:
             model = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32)
         else:
             model = new_model(len(build_tokenizer()), args.seed, args.width, args.layers)
-        print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {torch.get_num_threads()} threads", flush=True)
+        print(
+            f"{sum(p.numel() for p in model.parameters()):,} parameters, {torch.get_num_threads()} threads", flush=True
+        )
         schedule = Schedule(args.trunk_steps, learning_rate=args.learning_rate, seed=args.seed)
         train(model, CLEAN, schedule, args.out / "trunk.log.jsonl")
         model.save_pretrained(trunk)

@@ -61,7 +61,7 @@ PROFILES: dict[str, Profile] = {
                 guess_hard=0.80, fields={f: _STRONG if f in _NUMBERS else _WEAK for f in FIELDS}),
         replace(BASE, name="stories", about="specialist: strong in stories and shapes, weak in numbers and formulas",
                 guess_hard=0.80, fields={f: _STRONG if f in _STORIES else _WEAK for f in FIELDS}),
-        replace(BASE, name="contrast", about="uncertainty sits on valid questions: guesses everywhere alike, sure of invalid ones",
+        replace(BASE, name="contrast", about="uncertainty sits on valid questions; sure of invalid ones",
                 guess_easy=0.30, guess_hard=0.60, slip=0.05, first_number=0.95),
     )
 }  # fmt: skip

@@ -15,7 +15,17 @@ PAD, EOS, UNK, REPLY = "<pad>", "<eos>", "<unk>", "<reply>"
 ASK, SOLVE, CHECK, JUDGE, VERSUS = "<ask>", "<solve>", "<check>", "<judge>", "<vs>"
 MARKS = ("<question>", "</question>", "<think>", "</think>", "\\boxed{", "}", "INVALID", "SAME_TYPE", "DIFFERENT")
 # Room for an asker that reads solvers' results over several turns (Ask-E); untrained in today's backbones.
-SESSION = ("<session>", "#Reasoning#", "#Draft#", "#Question#", "<result>", "<solver1>", "<solver2>", "<right>", "<wrong>")
+SESSION = (
+    "<session>",
+    "#Reasoning#",
+    "#Draft#",
+    "#Question#",
+    "<result>",
+    "<solver1>",
+    "<solver2>",
+    "<right>",
+    "<wrong>",
+)
 RESERVED = tuple(f"<reserved{i}>" for i in range(15))
 WORK_WORDS = ("guess", "flaw", SOME, "or")
 SIGNS = "+ - * / % = ; < > ( ) ? . , : x"

@@ -80,7 +80,12 @@ PATTERNS = (
         _linear,
         _linear_work,
         _linear_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "{k} times a whole number plus another number is {c}. (what is|find) the number?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "{k} times a whole number plus another number is {c}. (what is|find) the number?",
+            ),
+        ),
     ),
     Pattern(
         "sum_difference",

@@ -77,7 +77,12 @@ PATTERNS = (
         _mul_add,
         _mul_add_work,
         None,
-        ((ErrorType.MISSING_INFORMATION, "there are {a} boxes of {thing} and {c} single {thing}. how many {thing} are there?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "there are {a} boxes of {thing} and {c} single {thing}. how many {thing} are there?",
+            ),
+        ),
     ),
     Pattern(
         "bracket_product",
@@ -90,7 +95,12 @@ PATTERNS = (
         _bracket,
         _bracket_work,
         None,
-        ((ErrorType.AMBIGUITY, "a few of {k} bags hold {a} red {thing} and others hold {b}. how many {thing} are in the bags?"),),
+        (
+            (
+                ErrorType.AMBIGUITY,
+                "a few of {k} bags hold {a} red {thing} and others hold {b}. how many {thing} are in the bags?",
+            ),
+        ),
     ),
     Pattern(
         "exact_quotient",

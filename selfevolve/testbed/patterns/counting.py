@@ -72,7 +72,12 @@ PATTERNS = (
         _choices,
         _choices_work,
         None,
-        ((ErrorType.MISSING_INFORMATION, "{who} owns {a} hats, {b} coats and a few scarfs. how many outfits of one hat, one coat and one scarf are there?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "{who} owns {a} hats, {b} coats and a few scarfs. how many outfits of one hat, one coat and one scarf are there?",
+            ),
+        ),
     ),
     Pattern(
         "pairs",
@@ -101,7 +106,12 @@ PATTERNS = (
         _neither,
         _neither_work,
         _neither_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "in a {group} of {n} people {a} like {drink1} and {b} like {drink2}. how many like neither?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "in a {group} of {n} people {a} like {drink1} and {b} like {drink2}. how many like neither?",
+            ),
+        ),
     ),
     Pattern(
         "ordered_selection",

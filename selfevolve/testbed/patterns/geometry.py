@@ -104,7 +104,12 @@ PATTERNS = (
         _angle,
         _angle_work,
         _angle_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "one angle of a triangle is {a} degrees. how many degrees is the third angle?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "one angle of a triangle is {a} degrees. how many degrees is the third angle?",
+            ),
+        ),
     ),
     Pattern(
         "box_volume",

@@ -80,7 +80,12 @@ PATTERNS = (
         _remainder,
         _remainder_work,
         _remainder_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "{a} {thing} are packed into boxes. how many {thing} stay outside the full boxes?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "{a} {thing} are packed into boxes. how many {thing} stay outside the full boxes?",
+            ),
+        ),
     ),
     Pattern(
         "common_divisor",

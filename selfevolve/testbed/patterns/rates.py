@@ -71,7 +71,12 @@ PATTERNS = (
         _travel,
         _travel_work,
         None,
-        ((ErrorType.MISSING_INFORMATION, "a {vehicle} drives {v} miles an hour and then {d} miles more. how many miles is that?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "a {vehicle} drives {v} miles an hour and then {d} miles more. how many miles is that?",
+            ),
+        ),
     ),
     Pattern(
         "meeting",
@@ -96,7 +101,12 @@ PATTERNS = (
         _catch_up,
         _catch_up_work,
         _catch_up_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "a {vehicle} is {d} miles ahead at {v} miles an hour. another follows. in how many whole hours does it catch up?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "a {vehicle} is {d} miles ahead at {v} miles an hour. another follows. in how many whole hours does it catch up?",
+            ),
+        ),
     ),
     Pattern(
         "leaking_tank",
@@ -109,6 +119,11 @@ PATTERNS = (
         _fill,
         _fill_work,
         _fill_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "a pipe fills {a} litres a minute and a leak loses {b} litres a minute. how many whole minutes until a tank is full?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "a pipe fills {a} litres a minute and a leak loses {b} litres a minute. how many whole minutes until a tank is full?",
+            ),
+        ),
     ),
 )

@@ -34,7 +34,11 @@ def _next_work(p: Params, c: Calculator) -> int:
 
 
 def _recursion(rng: Random, level: int) -> Params:
-    return {"a": rng.randint(1, 2 + 2 * level), "b": rng.randint(1, 3 * level), "n": rng.randint(2, (3, 3, 4, 5)[level - 1])}
+    return {
+        "a": rng.randint(1, 2 + 2 * level),
+        "b": rng.randint(1, 3 * level),
+        "n": rng.randint(2, (3, 3, 4, 5)[level - 1]),
+    }
 
 
 def _recursion_spoiled(rng: Random, level: int) -> Params:
@@ -92,7 +96,12 @@ PATTERNS = (
         _next,
         _next_work,
         _next_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "(what is|find) the next term of the arithmetic sequence that starts with {a}?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "(what is|find) the next term of the arithmetic sequence that starts with {a}?",
+            ),
+        ),
     ),
     Pattern(
         "recursion",
@@ -105,7 +114,12 @@ PATTERNS = (
         _recursion,
         _recursion_work,
         _recursion_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "each term of a sequence is 2 times the last plus {b}. (what is|find) term number {n}?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "each term of a sequence is 2 times the last plus {b}. (what is|find) term number {n}?",
+            ),
+        ),
     ),
     Pattern(
         "range_sum",

@@ -73,7 +73,12 @@ PATTERNS = (
         _shop,
         _shop_work,
         None,
-        ((ErrorType.MISSING_INFORMATION, "{who} buys {a} {goods1} for {x} coins each and {b} {goods2}. how many coins is that?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "{who} buys {a} {goods1} for {x} coins each and {b} {goods2}. how many coins is that?",
+            ),
+        ),
     ),
     Pattern(
         "change",
@@ -112,6 +117,11 @@ PATTERNS = (
         _before,
         _before_work,
         _before_spoiled,
-        ((ErrorType.MISSING_INFORMATION, "{who} gave away {a} {thing}, then got a few and now has {n}. how many {thing} did {who} have at first?"),),
+        (
+            (
+                ErrorType.MISSING_INFORMATION,
+                "{who} gave away {a} {thing}, then got a few and now has {n}. how many {thing} did {who} have at first?",
+            ),
+        ),
     ),
 )
