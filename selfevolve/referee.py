@@ -17,6 +17,7 @@ class Referee(Protocol):
     """Says what is so about questions."""
 
     source: str  # "oracle" or "model": shown beside every figure that rests on it
+    top5_shares: list[float]  # of the questions last judged, one an ordering; empty where patterns are exact
 
     def truths(self, questions: Sequence[str | None]) -> list[TruthRow | None]:
         """Return a truth a question; None where there is no question or the referee gives none."""
@@ -27,6 +28,10 @@ class OracleReferee:
     """The testbed's oracle: exact."""
 
     source = "oracle"
+
+    def __init__(self) -> None:
+        """Patterns are exact, so no ordering matters."""
+        self.top5_shares: list[float] = []
 
     def truths(self, questions: Sequence[str | None]) -> list[TruthRow | None]:
         """Return the exact truth of each question."""
@@ -40,9 +45,21 @@ class ModelReferee:
 
     source = "model"
 
-    def __init__(self, sampler: Sampler, pack: PromptPack, sampling: Sampling, grouper: Grouper | None = None) -> None:
-        """Judge with greedy replies of `sampler`; patterns by `grouper` (default: the same model)."""
-        self.sampler, self.pack = sampler, pack
+    def __init__(
+        self,
+        sampler: Sampler,
+        pack: PromptPack,
+        sampling: Sampling,
+        orderings: int = 3,
+        grouper: Grouper | None = None,
+    ) -> None:
+        """Judge with greedy replies of `sampler`; patterns by `grouper` (default: the same model).
+
+        Questions are grouped in several orderings (R-Quest, appendix B.3): the first one's groups stand in the truths,
+        and each one's top-five share in `top5_shares`.
+        """
+        self.sampler, self.pack, self.orderings = sampler, pack, orderings
+        self.top5_shares: list[float] = []
         self.sampling = Sampling(n=1, temperature=0.0, max_tokens=sampling.max_tokens, seed=sampling.seed)
         self.grouper = grouper or ModelGrouper(sampler, sampling=self.sampling)
 
@@ -53,7 +70,9 @@ class ModelReferee:
             return [None] * len(questions)
         replies = self.sampler.sample([self.pack.check(q) for q in asked], self.sampling)
         verdicts = [read_verdict(group[0]) for group in replies]
-        groups = group_patterns(asked, self.grouper, orderings=1, seed=self.sampling.seed).passes[0].members
+        grouping = group_patterns(asked, self.grouper, orderings=self.orderings, seed=self.sampling.seed)
+        self.top5_shares = [share for one in grouping.passes if (share := one.top_share()) is not None]
+        groups = grouping.passes[0].members
         rows = iter(
             {
                 "source": f"model {self.sampler.name}",

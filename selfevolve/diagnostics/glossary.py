@@ -17,6 +17,7 @@ class Entry:
 
 GLOSSARY: tuple[Entry, ...] = (
     Entry("round", "-", "count", "Number of the round, from 1."),
+    Entry("referee", "-", "name", "Who says what is valid and right: the oracle (exact), a model (an opinion), or none."),
     Entry("questions", "all candidates", "count", "Replies of the questioner in the candidates stage."),
     Entry("parsed", "candidates with a question", "count", "Replies that hold a question in the required format."),
     Entry("kept", "questions with decision kept", "count", "Questions that the solver trains on."),
@@ -56,6 +57,12 @@ GLOSSARY: tuple[Entry, ...] = (
         "questions in the five largest patterns / grouped questions",
         "rate",
         "Concentration of the pool. 1 where there are five patterns or fewer.",
+    ),
+    Entry(
+        "top5_share_orderings",
+        "`top5_share` in each ordering of the grouping",
+        "shares",
+        "Where a model groups the patterns; their mean is the paper's figure. Empty where patterns are exact.",
     ),
     Entry("top5_share_kept", "the same over kept questions", "rate", "Concentration of what the solver trains on."),
     Entry("distinct_patterns", "patterns with at least one question", "count", "Variety of the pool."),

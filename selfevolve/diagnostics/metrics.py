@@ -27,6 +27,8 @@ def round_metrics(
     round: int,
     seconds_by_stage: Mapping[str, float],
     questioner_rows: Sequence[Row] = (),
+    referee: str | None = None,
+    top5_shares: Sequence[float] = (),
     equal: Equal = compare,
 ) -> Metrics:
     """Return one object of ``metrics.jsonl``.
@@ -38,15 +40,19 @@ def round_metrics(
         seconds_by_stage: Wall seconds of each stage.
         questioner_rows: The candidates of the questioner's steps; their rewards are the ones that train. Without
             them the reward figures come from the pool, and ``reward_source`` says so.
+        referee: Who said what is so: "oracle", "model", or None.
+        top5_shares: The pool's top-five share in each ordering of its grouping, where patterns are a model's word.
         equal: Compares a true answer with a given one.
     """
     parsed = [row for row in pool_rows if row["question"] is not None]
     kept = [row for row in parsed if row["decision"] == "kept"]
     return {
         "round": round,
+        "referee": referee,
         **_counts(pool_rows, parsed, kept),
         **_validity(parsed, kept),
         **_patterns(parsed, kept),
+        "top5_share_orderings": list(top5_shares),
         **_labels(parsed, kept, equal),
         **_gate(parsed),
         **_evaluated(evaluation),

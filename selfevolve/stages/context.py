@@ -149,7 +149,8 @@ class Context:
                 return OracleReferee()
             case "model":
                 model = resolve_backbone(self.recipe.referee_model or "")
-                return ModelReferee(self.sampler(model, self.recipe.referee_model or ""), self.pack, self.sampling)
+                judge = self.sampler(model, self.recipe.referee_model or "")
+                return ModelReferee(judge, self.pack, self.sampling, self.recipe.diagnostics.orderings)
             case _:
                 return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class Item:
 
 def diagnostics(ctx: Context, folder: Path) -> dict[str, Any]:
     """Write ``evaluation.jsonl``, ``truths.jsonl`` and ``metrics.json``."""
+    started = time.monotonic()
     rows = ctx.run.read(ctx.round, "assessment", "assessed.jsonl")
     _judge(ctx, rows)
     write_jsonl(folder / "truths.jsonl", [{"id": row["id"], "truth": row["truth"]} for row in rows])
@@ -43,8 +45,9 @@ def diagnostics(ctx: Context, folder: Path) -> dict[str, Any]:
         round=ctx.round,
         seconds_by_stage=seconds,
         questioner_rows=ctx.run.read(ctx.round, "questioner", "assessed.jsonl"),
+        referee=ctx.referee.source if ctx.referee else None,
+        top5_shares=ctx.referee.top5_shares if ctx.referee else (),
     )
-    metrics["referee"] = ctx.referee.source if ctx.referee else None
     write_json(folder / "metrics.json", metrics)
     return {"evaluation": len(evaluated)}
 
