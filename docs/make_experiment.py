@@ -2,8 +2,8 @@
 
     python docs/make_experiment.py runs/* > table.md
 
-Each folder is a run of one recipe and seed. The table gives the mean over seeds and its 95% Student interval; the figure
-``docs/images/experiment.png`` shows each seed as a thin line and the mean as a thick one.
+Each folder is a run of one recipe and seed. The table gives the mean over seeds and its 95% Student interval; the
+figure ``docs/images/experiment.png`` shows each seed as a thin line and the mean as a thick one.
 """
 
 from __future__ import annotations

@@ -10,7 +10,13 @@ from selfevolve.sampling import FinishReason, Prompt, Reply, Sampling, ScriptedS
 def test_the_oracle_referee_is_exact() -> None:
     found = OracleReferee().truths(["what is 12 + 7 - 5?", None, "what is 3 + 4 - 9?", "gibberish"])
     assert [f and f["valid"] for f in found] == [True, None, False, False]
-    assert found[0] == {"source": "oracle", "pattern": "add_subtract", "valid": True, "error_type": None, "answer": "14"}
+    assert found[0] == {
+        "source": "oracle",
+        "pattern": "add_subtract",
+        "valid": True,
+        "error_type": None,
+        "answer": "14",
+    }
     assert found[3] is not None and found[3]["error_type"] == "malformed"
 
 

@@ -43,7 +43,7 @@ def test_solver_data_holds_all_kept_questions_and_a_tenth_of_replay(
 
 def test_nothing_kept_stops_with_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [assessed("invalid", None, i) for i in range(5)] + [assessed("too_easy", "1", 9)]
-    with pytest.raises(NothingToLearn, match="invalid +5"):
+    with pytest.raises(NothingToLearn, match=r"invalid +5"):
         data(context(tmp_path, monkeypatch, rows), tmp_path)
 
 
@@ -51,7 +51,7 @@ def test_seeds_differ_by_every_part_of_their_path() -> None:
     paths = [(s, r, st, i) for s in (0, 1) for r in (1, 11) for st in ("questioner", "solver") for i in (0, 1)]
     assert len({derive(*p) for p in paths}) == len(paths)
     assert derive(0, 1, "questioner", 2) == derive(0, 1, "questioner", 2)
-    assert 0 <= min(derive(*p) for p in paths) and max(derive(*p) for p in paths) < 2**31
+    assert min(derive(*p) for p in paths) >= 0 and max(derive(*p) for p in paths) < 2**31
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,8 @@ def diagnostics(ctx: Context, folder: Path) -> dict[str, Any]:
     write_jsonl(folder / "truths.jsonl", [{"id": row["id"], "truth": row["truth"]} for row in rows])
     evaluated = evaluate(ctx, ctx.solver(ctx.round))
     write_jsonl(folder / "evaluation.jsonl", evaluated)
-    seconds = {
-        stage: ctx.run.done(ctx.round, stage)["seconds"] for stage in STAGES if ctx.run.is_done(ctx.round, stage)
-    }
+    seconds = {stage: ctx.run.done(ctx.round, stage)["seconds"] for stage in STAGES[:-1]}
+    seconds[STAGES[-1]] = round(time.monotonic() - started, 3)
     metrics = round_metrics(
         rows,
         Evaluation.from_rows(evaluated),
