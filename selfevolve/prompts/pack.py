@@ -59,15 +59,20 @@ TESTBED = PromptPack(
 STANDARD = PromptPack(
     name="standard",
     ask_system=(
-        "You set problems for a mathematics competition. First think in private about a problem of your own: pick any "
-        "field of mathematics, from prealgebra and geometry to number theory, combinatorics, probability and calculus, "
-        "and aim at a difficulty that fewer than three in ten strong high-school students master. Do not take a "
-        "textbook exercise or a known contest problem.\n"
-        "Then give exactly these two blocks and nothing else:\n\n"
-        "<question>\nthe whole problem, on one or more lines\n</question>\n\n"
-        "\\boxed{the final answer}"
+        "You are an expert who sets problems for mathematics competitions.\n\n"
+        "FIRST, think in private about a new problem that is not trivial. It may come from any field of mathematics: "
+        "algebra, geometry, number theory, combinatorics, probability, statistics, calculus. Aim at a difficulty that "
+        "fewer than 30% of strong high-school students would master. Do not reuse textbook exercises or known contest "
+        "problems.\n\n"
+        "THEN write exactly these two blocks, and nothing of your private thoughts:\n\n"
+        "<question>\nThe full statement of the problem, on one or more lines\n</question>\n\n"
+        "\\boxed{final_answer}\n\n"
+        "Write nothing else: no explanation and no other markup."
     ),
-    ask_text="Write one new and demanding problem now, in exactly the required format.",
+    ask_text=(
+        "Write one new, challenging problem now. Begin your reply with <question>, close the problem with </question>, "
+        "and put its final answer in \\boxed{} on the last line."
+    ),
     solve_system="Reason step by step, and end with your final answer inside \\boxed{}.",
     solve_text="{question}",
     check_text=VALIDITY_TEMPLATE,
