@@ -302,7 +302,7 @@ def test_differences_key_by_key():
     assert differences(old, new) == [
         "seed: 0 -> 3",
         "lora: null -> (absent)",
-        "assessment.validity.votes: 5 -> 7",
+        "assessment.validity.votes: 9 -> 7",
         "lora.rank: (absent) -> 8",
         "lora.alpha: (absent) -> 32.0",
         "lora.targets: (absent) -> all-linear",

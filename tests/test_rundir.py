@@ -105,11 +105,11 @@ def test_create_goes_on_after_a_kill_in_create(tmp_path):
 def test_a_changed_config_is_refused_key_by_key(run):
     config = run.path / "config.yaml"
     text = config.read_text()
-    assert "seed: 0" in text and "votes: 5" in text
-    config.write_text(text.replace("seed: 0", "seed: 1").replace("votes: 5", "votes: 7"))
+    assert "seed: 0" in text and "votes: 9" in text
+    config.write_text(text.replace("seed: 0", "seed: 1").replace("votes: 9", "votes: 7"))
     with pytest.raises(ConfigChangedError) as caught:
         RunDir.open(run.path)
-    assert "\n  seed: 0 -> 1\n  assessment.validity.votes: 5 -> 7" in str(caught.value)
+    assert "\n  seed: 0 -> 1\n  assessment.validity.votes: 9 -> 7" in str(caught.value)
     config.write_text(text.replace("seed: 0", "sead: 0"))
     with pytest.raises(ConfigError, match=r"config.yaml:3: unknown key 'sead'"):
         RunDir.open(run.path)
