@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from selfevolve.errors import UserError
-from selfevolve.prompts import STANDARD, TESTBED, load_pack
+from selfevolve.prompts import PLAIN, STANDARD, TESTBED, load_pack
 from selfevolve.testbed import tasks
 
 
@@ -28,6 +28,13 @@ def test_the_standard_pack_keeps_tags_and_verdict_words() -> None:
     assert "SAME_TYPE" in same and "DIFFERENT" in same
     assert same.index("first?") < same.index("second?")
     assert STANDARD.solve("Q?")[-1].content == "Q?" and "\\boxed{" in STANDARD.solve("Q?")[0].content
+
+
+def test_the_plain_pack_asks_for_no_think_tags() -> None:
+    check = PLAIN.check("Q?")[-1].content
+    assert "Q?" in check and "INVALID" in check and "\\boxed{}" in check and "<think>" not in check
+    assert PLAIN.ask() == STANDARD.ask() and PLAIN.solve("Q?") == STANDARD.solve("Q?")
+    assert load_pack("plain") is PLAIN
 
 
 def test_texts_come_from_a_file(tmp_path: Path) -> None:
@@ -52,5 +59,5 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(UserError, match="not 'standard'"):
+    with pytest.raises(UserError, match="none of testbed, standard, plain"):
         load_pack("standrad")

@@ -81,17 +81,21 @@ def _assessment_problems(recipe: Recipe) -> list[str]:
 def _world_problems(recipe: Recipe) -> list[str]:
     """Check that backbone, prompts, referee and data belong to one world."""
     found = []
-    if recipe.backbone.startswith("testbed:") and recipe.prompts == "standard":
+    if recipe.backbone.startswith("testbed:") and recipe.prompts in ("standard", "plain"):
         found.append(
-            f"backbone {recipe.backbone!r} reads the testbed's control tokens only, but prompts is 'standard'; "
+            f"backbone {recipe.backbone!r} reads the testbed's control tokens only, but prompts is {recipe.prompts!r}; "
             "set prompts: testbed"
         )
-    if recipe.prompts == "standard" and recipe.referee == "oracle":
+    if recipe.prompts in ("standard", "plain") and recipe.referee == "oracle":
         found.append(
-            "referee is 'oracle', which knows the testbed's exercises only, but prompts is 'standard'; "
+            "referee is 'oracle', which knows the testbed's exercises only, but prompts is {recipe.prompts!r}; "
             "set referee: model (with referee_model) or referee: none"
         )
-    if recipe.prompts == "standard" and recipe.initialisation.enabled and recipe.initialisation.data == "testbed":
+    if (
+        recipe.prompts in ("standard", "plain")
+        and recipe.initialisation.enabled
+        and recipe.initialisation.data == "testbed"
+    ):
         found.append(
             "initialisation.data is 'testbed', whose questions a real model cannot learn from, but prompts is "
             "'standard'; give a path to labelled questions, or set initialisation.enabled: false and solver.replay: 0"

@@ -122,7 +122,7 @@ def missing_files(recipe: Recipe) -> list[str]:
     data = recipe.initialisation.data
     if recipe.initialisation.enabled and data != "testbed" and not Path(data).is_file():
         missing.append(f"initialisation.data is {data!r}, and there is no such file")
-    if recipe.prompts not in ("testbed", "standard") and not Path(recipe.prompts).is_file():
+    if recipe.prompts not in ("testbed", "standard", "plain") and not Path(recipe.prompts).is_file():
         missing.append(f"prompts is {recipe.prompts!r}, which is neither 'testbed' nor 'standard' nor a file")
     try:
         accelerate_config_path(recipe)

@@ -235,7 +235,7 @@ class Recipe(Section):
         description="model both roles start from: 'testbed:NAME', a hub id, or a local folder",
     )
     prompts: str = Field(
-        default="standard", min_length=1, description="prompt pack: 'testbed', 'standard', or a path to YAML"
+        default="standard", min_length=1, description="prompt pack: 'testbed', 'standard', 'plain', or a path to YAML"
     )
     trust_remote_code: bool = Field(
         default=False, description="run code that the model's repository carries; true or false"

@@ -17,9 +17,7 @@ class Entry:
 
 GLOSSARY: tuple[Entry, ...] = (
     Entry("round", "-", "count", "Number of the round, from 1."),
-    Entry(
-        "referee", "-", "name", "Who says what is valid: the oracle (exact), a model (an opinion), or none."
-    ),
+    Entry("referee", "-", "name", "Who says what is valid: the oracle (exact), a model (an opinion), or none."),
     Entry("questions", "all candidates", "count", "Replies of the questioner in the candidates stage."),
     Entry("parsed", "candidates with a question", "count", "Replies that hold a question in the required format."),
     Entry("kept", "questions with decision kept", "count", "Questions that the solver trains on."),

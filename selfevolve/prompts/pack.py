@@ -6,7 +6,7 @@ plain replacement, so braces of LaTeX need no escaping.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -78,20 +78,33 @@ STANDARD = PromptPack(
     check_text=VALIDITY_TEMPLATE,
 )
 
+_BEFORE_THE_FORM = VALIDITY_TEMPLATE.partition("Begin with your reasoning")[0]
+PLAIN = replace(
+    STANDARD,
+    name="plain",
+    check_text=_BEFORE_THE_FORM
+    + (
+        "Reason step by step first. End with exactly one final answer inside \\boxed{}: the mathematical answer if the "
+        "question is sound, or INVALID if it is flawed."
+    ),
+)
+
 
 def load_pack(name: str) -> PromptPack:
-    """Return the pack ``testbed`` or ``standard``, or the standard one with the texts of a YAML file in their place.
+    """Return the pack ``testbed``, ``standard`` or ``plain``, or the standard one with a YAML file's texts in its place.
+
+    ``plain`` is the standard pack without think tags in the validity prompt: small instruct models open the tag and do
+    not close it, so that no vote of theirs could be read.
 
     Raises:
         UserError: The file is missing, has an unknown key, or a text lacks its placeholder.
     """
-    if name == TESTBED.name:
-        return TESTBED
-    if name == STANDARD.name:
-        return STANDARD
+    shipped = {pack.name: pack for pack in (TESTBED, STANDARD, PLAIN)}
+    if name in shipped:
+        return shipped[name]
     path = Path(name)
     if not path.is_file():
-        raise UserError(f"prompts is {name!r}: not 'testbed', not 'standard', and no file of that name exists")
+        raise UserError(f"prompts is {name!r}: none of {', '.join(shipped)}, and no file of that name exists")
     texts = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(texts, dict) or not all(k in _FIELDS and isinstance(v, str) for k, v in texts.items()):
         raise UserError(f"{path} must map some of {', '.join(_FIELDS)} to texts")
