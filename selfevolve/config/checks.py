@@ -81,24 +81,21 @@ def _assessment_problems(recipe: Recipe) -> list[str]:
 def _world_problems(recipe: Recipe) -> list[str]:
     """Check that backbone, prompts, referee and data belong to one world."""
     found = []
-    if recipe.backbone.startswith("testbed:") and recipe.prompts in ("standard", "plain"):
+    real = recipe.prompts in ("standard", "plain")  # packs for real models
+    if recipe.backbone.startswith("testbed:") and real:
         found.append(
             f"backbone {recipe.backbone!r} reads the testbed's control tokens only, but prompts is {recipe.prompts!r}; "
             "set prompts: testbed"
         )
-    if recipe.prompts in ("standard", "plain") and recipe.referee == "oracle":
+    if real and recipe.referee == "oracle":
         found.append(
-            "referee is 'oracle', which knows the testbed's exercises only, but prompts is {recipe.prompts!r}; "
+            f"referee is 'oracle', which knows the testbed's exercises only, but prompts is {recipe.prompts!r}; "
             "set referee: model (with referee_model) or referee: none"
         )
-    if (
-        recipe.prompts in ("standard", "plain")
-        and recipe.initialisation.enabled
-        and recipe.initialisation.data == "testbed"
-    ):
+    if real and recipe.initialisation.enabled and recipe.initialisation.data == "testbed":
         found.append(
             "initialisation.data is 'testbed', whose questions a real model cannot learn from, but prompts is "
-            "'standard'; give a path to labelled questions, or set initialisation.enabled: false and solver.replay: 0"
+            f"{recipe.prompts!r}; give a path to labelled questions, or set initialisation.enabled: false and solver.replay: 0"
         )
     if recipe.initialisation.enabled and not recipe.initialisation.data:
         found.append("initialisation.data is empty; give a path to labelled questions, or 'testbed'")
