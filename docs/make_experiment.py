@@ -76,7 +76,8 @@ def _cell(values: Curve) -> str:
     if len(known) == 1:
         return f"{known[0]:.1f}"
     found = mean_interval(known)
-    return f"{found.value:.1f} ({found.low:.1f} to {found.high:.1f})"
+    low, high = max(0.0, found.low), min(100.0, found.high)  # Student's interval knows no bounds of a rate
+    return f"{found.value:.1f} ({low:.1f} to {high:.1f})"
 
 
 def _difference(one: dict[int, dict[str, Curve]], other: dict[int, dict[str, Curve]], key: str) -> str:

@@ -95,7 +95,8 @@ def _world_problems(recipe: Recipe) -> list[str]:
     if real and recipe.initialisation.enabled and recipe.initialisation.data == "testbed":
         found.append(
             "initialisation.data is 'testbed', whose questions a real model cannot learn from, but prompts is "
-            f"{recipe.prompts!r}; give a path to labelled questions, or set initialisation.enabled: false and solver.replay: 0"
+            f"{recipe.prompts!r}; give a path to labelled questions, or set initialisation.enabled: false and "
+            "solver.replay: 0"
         )
     if recipe.initialisation.enabled and not recipe.initialisation.data:
         found.append("initialisation.data is empty; give a path to labelled questions, or 'testbed'")

@@ -91,7 +91,7 @@ PLAIN = replace(
 
 
 def load_pack(name: str) -> PromptPack:
-    """Return the pack ``testbed``, ``standard`` or ``plain``, or the standard one with a YAML file's texts in its place.
+    """Return a shipped pack (``testbed``, ``standard``, ``plain``), or the standard one with texts of a YAML file.
 
     ``plain`` is the standard pack without think tags in the validity prompt: small instruct models open the tag and do
     not close it, so that no vote of theirs could be read.
