@@ -13,7 +13,7 @@ import pytest
 from selfevolve import cli, demo
 from selfevolve.config import load_recipe
 from selfevolve.errors import UserError
-from selfevolve.estimate import LEARN_COST, duration, estimate
+from selfevolve.estimate import FILL, LEARN_COST, duration, estimate
 from selfevolve.rundir import STAGES, RunDir
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -180,11 +180,11 @@ def test_estimate():
     costs = {c.stage: c for c in (*result.once, *result.a_round)}
     # 1 step x 2 x 4 replies of 40 tokens, generated and learned
     assert (costs["initialisation"].replies, costs["initialisation"].tokens) == (8, 320)
-    assert costs["initialisation"].seconds == pytest.approx(320 * (1 + LEARN_COST) / 100)
+    assert costs["initialisation"].seconds == pytest.approx(FILL * 320 * (1 + LEARN_COST) / 100)
     # 16 candidates of 50; each 5 votes and 6 solutions of 40, and 3 comparisons of 4
     assert costs["questioner"].replies == 16 + 16 * 11 + 48
     assert costs["questioner"].tokens == 16 * 50 + 16 * 11 * 40 + 48 * 4
-    assert costs["questioner"].seconds == pytest.approx((costs["questioner"].tokens + LEARN_COST * 800) / 100)
+    assert costs["questioner"].seconds == pytest.approx(FILL * (costs["questioner"].tokens + LEARN_COST * 800) / 100)
     assert (costs["candidates"].replies, costs["candidates"].tokens) == (10, 500)
     assert (costs["assessment"].replies, costs["assessment"].tokens) == (110, 4400)
     assert (costs["solver"].replies, costs["solver"].tokens) == (30, 1200)
@@ -192,7 +192,7 @@ def test_estimate():
     per_round = 800 + 7040 + 192 + 500 + 4400 + 1200 + 800
     assert result.tokens == 320 + 3 * per_round
     learned = 320 + 3 * (800 + 1200)
-    assert result.seconds == pytest.approx((result.tokens + LEARN_COST * learned) / 100)
+    assert result.seconds == pytest.approx(FILL * (result.tokens + LEARN_COST * learned) / 100)
 
 
 @pytest.mark.parametrize(
