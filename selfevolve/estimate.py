@@ -1,9 +1,9 @@
 """What a run will cost: replies, tokens and time a stage, from a recipe and a stated throughput; nothing is loaded.
 
-Tokens are upper bounds: every reply is counted at its limit, and prompts are not counted. Times rest on replies that fill
-`FILL` of their limit, as the testbed's do. A training stage generates its replies and then learns from them; learning
-from a token takes about `LEARN_COST` times as long as generating it (measured on small models: forward, backward and
-optimiser against generation).
+Tokens are upper bounds: every reply is counted at its limit, and prompts are not counted. Times rest on replies that
+fill `FILL` of their limit, as the testbed's do. A training stage generates its replies and then learns from them;
+learning from a token takes about `LEARN_COST` times as long as generating it (measured on small models: forward,
+backward and optimiser against generation).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole run, at most."""
+        """Seconds of the whole run, as expected."""
         return sum(c.seconds for c in self.once) + self.rounds * sum(c.seconds for c in self.a_round)
 
     @property
