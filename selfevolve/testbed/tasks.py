@@ -9,7 +9,7 @@ from functools import cache
 from itertools import accumulate
 from random import Random
 
-from selfevolve.testbed.grammar import Slots
+from selfevolve.testbed.grammar import MAX_DIGITS, Slots
 from selfevolve.testbed.oracle import Reading, Truth, judge, known, read
 from selfevolve.testbed.pattern import LEVELS, ErrorType, Exact, Flaw, Params, Pattern, holds, result
 from selfevolve.testbed.patterns import PATTERNS
@@ -96,7 +96,9 @@ def flawed_question(rng: Random, pattern: Pattern, level: int) -> str:
     name = rng.choice(sorted(slots))
     value = slots[name]
     assert isinstance(value, int)
-    slots[name] = None if rng.random() < 0.5 else (value, value + rng.randint(1, 3 + 2 * level))
+    other = value + rng.randint(1, 3 + 2 * level)
+    other = other if other < 10**MAX_DIGITS else value - 1
+    slots[name] = None if rng.random() < 0.5 else (value, other)
     return rng.choice(pattern.templates).write(slots, rng)
 
 
