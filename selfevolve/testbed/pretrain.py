@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 TASK_WEIGHTS = (0.20, 0.36, 0.28, 0.16)  # ask, solve, check, judge
+SHIPPED_TRUNK = Path(__file__).parent / "trunk"
 CHUNK = 8  # batches drawn together and sorted by length, so that padding stays small
 
 
@@ -145,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("profiles", nargs="*", default=[], help=f"backbones to tune: {', '.join(PROFILES)}")
     parser.add_argument("--out", type=Path, required=True, help="folder for the trunk and the backbones")
-    parser.add_argument("--trunk-steps", type=int, default=9000, help="0: use the trunk that lies in --out")
+    parser.add_argument("--trunk-steps", type=int, default=0, help="0: use the trunk in --out, or the shipped one")
     parser.add_argument("--start", type=Path, help="go on from this trunk in place of new weights")
     parser.add_argument("--tune-steps", type=int, default=1000)
     parser.add_argument("--width", type=int, default=96)
@@ -160,6 +161,8 @@ def main() -> None:
 
     args.out.mkdir(parents=True, exist_ok=True)
     trunk = args.out / "trunk"
+    if not args.trunk_steps and not trunk.is_dir():
+        trunk = SHIPPED_TRUNK
     if args.trunk_steps:
         if args.start:
             model = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32)

@@ -99,3 +99,16 @@ def test_an_unknown_backbone_is_refused_with_the_known_ones(tmp_path: Path) -> N
         resolve_backbone("testbed:bsae")
     assert resolve_backbone("Qwen/Qwen3-4B-Base") == "Qwen/Qwen3-4B-Base"
     assert resolve_backbone(str(tmp_path)) == str(tmp_path)
+
+
+def test_a_profile_is_tuned_from_the_shipped_trunk(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    from selfevolve.testbed.pretrain import SHIPPED_TRUNK, Schedule, save, train
+
+    model = AutoModelForCausalLM.from_pretrained(SHIPPED_TRUNK).float()
+    last = train(model, PROFILES["base"], Schedule(steps=2, batch=8), tmp_path / "log.jsonl")
+    save(model, tmp_path / "mine")
+    assert last["step"] == 2 and last["loss"] < 2  # an untrained model starts near log(470) = 6
+    assert json.loads((tmp_path / "log.jsonl").read_text())["profile"] == "base"
+    AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
