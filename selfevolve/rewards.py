@@ -185,6 +185,9 @@ def solver_terms(
     finish_reason: str,
     pseudo_label: str,
     equal: Callable[[str, str], Equivalence] = compare,
+    *,
+    agreement: float = 0.9,
+    form: float = 0.1,
 ) -> dict[str, float] | None:
     """Return the terms of a solver's reward: agreement 0 or 0.9, format 0 or 0.1; None where agreement is undecided.
 
@@ -194,6 +197,8 @@ def solver_terms(
             a reply that failed (``timeout``, ``error``) is undecided.
         pseudo_label: The majority answer of the question's assessment.
         equal: Compares the label with the given answer.
+        agreement: What agreement earns.
+        form: What the form earns.
     """
     if finish_reason in ("timeout", "error"):
         return None
@@ -203,7 +208,10 @@ def solver_terms(
     verdict = equal(pseudo_label, answer)
     if verdict is Equivalence.UNDECIDED:
         return None
-    return {"agreement": 0.9 if verdict is Equivalence.SAME else 0.0, "format": 0.1 if _thought_then_box(text) else 0.0}
+    return {
+        "agreement": agreement if verdict is Equivalence.SAME else 0.0,
+        "format": form if _thought_then_box(text) else 0.0,
+    }
 
 
 def solver_reward(

@@ -37,10 +37,10 @@ def play_round(ctx: Context) -> dict[str, Any]:
 
 def initialise(ctx: Context) -> None:
     """Make the solver of round 1, and measure it."""
-    with_folder = ctx.run.stage(0, INITIALISATION)
-    if with_folder is None:
+    opened = ctx.run.stage(0, INITIALISATION)
+    if opened is None:
         return
-    with with_folder as opened:
+    with opened:
         _run(ctx, "initialisation", opened.path, opened.counts)
         stages.start_metrics(ctx, opened.path)
     ctx.release()

@@ -22,11 +22,14 @@ def solver(ctx: Context, folder: Path) -> dict[str, Any]:
     def score(rollout: Rollout) -> float | None:
         if rollout.payload["kind"] is ExampleKind.REPLAY:
             return validity_reward(rollout)
-        terms = solver_terms(rollout.text, rollout.finish_reason.value, rollout.payload["answer"])
-        if terms is None:
-            return None
-        weights = {"agreement": settings.pseudo_label_weight / 0.9, "format": settings.format_weight / 0.1}
-        return sum(weights[name] * value for name, value in terms.items())
+        terms = solver_terms(
+            rollout.text,
+            rollout.finish_reason.value,
+            rollout.payload["answer"],
+            agreement=settings.pseudo_label_weight,
+            form=settings.format_weight,
+        )
+        return None if terms is None else sum(terms.values())
 
     def reward(batch: RolloutBatch) -> list[float | None]:
         return [score(rollout) for rollout in batch.rollouts]
