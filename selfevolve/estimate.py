@@ -14,7 +14,7 @@ from selfevolve.config import Recipe, TrainStage
 from selfevolve.errors import UserError
 
 LEARN_COST = 2.0  # seconds of learning a token / seconds of generating it
-FILL = 0.35  # mean length of a reply / its limit; 0.31 to 0.34 in votes and solutions of the testbed
+FILL = 0.35  # mean length of a reply / its limit; 0.28 to 0.36 in votes and solutions of the testbed
 
 # New tokens a second of one CPU core in large batches.
 TESTBED_SPEED = 14_000.0  # a testbed model: its validity votes, measured in batches of 1,024
