@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-TASK_WEIGHTS = (0.20, 0.36, 0.28, 0.16)  # ask, solve, check, judge
+TASK_WEIGHTS = (0.20, 0.36, 0.28, 0.16, 0.0)  # ask, solve, check, judge, drill
+TRUNK_WEIGHTS = (0.18, 0.28, 0.20, 0.12, 0.22)
 SHIPPED_TRUNK = Path(__file__).parent / "trunk"
 CHUNK = 8  # batches drawn together and sorted by length, so that padding stays small
 
@@ -71,7 +72,10 @@ def batches(
 
     rng = Random(f"{profile.name}/{schedule.seed}")
     while True:
-        drawn = [sample(rng, profile, TASK_WEIGHTS) for _ in range(CHUNK * schedule.batch)]
+        drawn = [
+            sample(rng, profile, TRUNK_WEIGHTS if profile is CLEAN else TASK_WEIGHTS)
+            for _ in range(CHUNK * schedule.batch)
+        ]
         prompts = tokenizer([p + REPLY for _, p, _ in drawn])["input_ids"]
         replies = tokenizer([r + EOS for _, _, r in drawn])["input_ids"]
         rows = sorted(zip(prompts, replies, strict=True), key=lambda row: len(row[0]) + len(row[1]))

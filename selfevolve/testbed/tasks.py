@@ -1,4 +1,4 @@
-"""Texts of the testbed's four tasks: ask, solve, check, judge; as prompts and as replies of a profile."""
+"""Texts of the testbed's tasks: ask, solve, check, judge; as prompts and as replies of a profile. And a drill of steps."""
 
 from __future__ import annotations
 
@@ -271,7 +271,34 @@ def judge_reply(rng: Random, profile: Profile, first: Exercise, second: Exercise
 
 # ---------------------------------------------------------------- samples for pre-training
 
-TASKS = ("ask", "solve", "check", "judge")
+TASKS = ("ask", "solve", "check", "judge", "drill")
+DRILLED = 4  # steps a drill
+
+
+def _operands(rng: Random, op: str) -> tuple[int, int]:
+    """Draw numbers for a step well beyond what the wordings hold, so that a questioner finds no edge of what is known."""
+    high = rng.choice((20, 99, 99, 250, 999))
+    if op == "+":
+        return rng.randint(0, high), rng.randint(0, high)
+    if op == "-":
+        left, right = sorted((rng.randint(0, high), rng.randint(0, high)), reverse=True)
+        return left, right
+    if op == "*":
+        return rng.randint(0, rng.choice((12, 30, 99))), rng.randint(0, 12)
+    if op == "/":
+        divisor = rng.randint(1, 15)
+        return divisor * rng.randint(0, rng.choice((12, 99))), divisor
+    return rng.randint(0, rng.choice((50, 150, 150, 300))), rng.randint(1, rng.choice((12, 15, 15, 99)))
+
+
+def drill(rng: Random) -> tuple[str, str]:
+    """Return (prompt, reply): a few bare steps, and their exact results in the form of worked steps."""
+    steps = []
+    for op in rng.choices("+-*/%", weights=(3, 3, 2, 1, 3), k=DRILLED):
+        left, right = _operands(rng, op)
+        steps.append((f"{left} {op} {right}", result(op, left, right)))
+    asked = " ; ".join(step for step, _ in steps)
+    return solve_prompt(asked), boxed(" ; ".join(f"{step} = {value}" for step, value in steps), str(steps[-1][1]))
 
 
 def _pair(rng: Random, asking: Asking) -> tuple[Exercise, Exercise]:
@@ -291,6 +318,8 @@ def sample(rng: Random, profile: Profile, weights: Sequence[float]) -> tuple[str
     """
     task = rng.choices(TASKS, weights=weights)[0]
     asking = profile.asking
+    if task == "drill":
+        return task, *drill(rng)
     if task == "ask":
         return task, ask_prompt(), ask_reply(rng, profile, draw_exercise(rng, asking))
     if task == "judge":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PAD, EOS, UNK, REPLY = "<pad>", "<eos>", "<unk>", "<reply>"
 ASK, SOLVE, CHECK, JUDGE, VERSUS = "<ask>", "<solve>", "<check>", "<judge>", "<vs>"
 MARKS = ("<question>", "</question>", "<think>", "</think>", "\\boxed{", "}", "INVALID", "SAME_TYPE", "DIFFERENT")
-# Room for an asker that reads solvers' results over several turns (Ask-E); untrained in today's backbones.
+# Marks of an asker that reads solvers' results over several turns (Ask-E): sections, results, and what it makes of them.
 SESSION = (
     "<session>",
     "#Reasoning#",
@@ -25,14 +25,20 @@ SESSION = (
     "<solver2>",
     "<right>",
     "<wrong>",
+    "<keep>",
+    "<change>",
+    "<harder>",
+    "<easier>",
 )
-RESERVED = tuple(f"<reserved{i}>" for i in range(15))
+RESERVED = tuple(f"<reserved{i}>" for i in range(11))
 WORK_WORDS = ("guess", "flaw", SOME, "or")
 SIGNS = "+ - * / % = ; < > ( ) ? . , : x"
 
 SPACE = "▁"  # stands for the blank before a word, as in SentencePiece
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ message['content'] }}{% endfor %}{% if add_generation_prompt %}<reply>{% endif %}"
+    "{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}<reply>{{ message['content'] }}<eos>{% else %}{{ message['content'] }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<reply>{% endif %}"
 )
 _WORD = re.compile(r"[A-Za-z]+|[0-9]|[^\sA-Za-z0-9]")
 
