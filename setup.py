@@ -2,7 +2,7 @@
 
 from setuptools import find_packages, setup
 
-CODE = ["selfevolve", "selfevolve.*", "validity", "validity.*", "novelty", "novelty.*"]
+CODE = ["selfevolve", "selfevolve.*", "aske", "aske.*", "validity", "validity.*", "novelty", "novelty.*"]
 
 setup(
     packages=[*find_packages(include=CODE), "selfevolve_recipes"],

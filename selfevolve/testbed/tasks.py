@@ -1,4 +1,4 @@
-"""Texts of the testbed's tasks: ask, solve, check, judge; as prompts and as replies of a profile. And a drill of steps."""
+"""Texts of the testbed's tasks, as prompts and as replies of a profile: ask, solve, check, judge; and a drill of steps."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ DRILLED = 4  # steps a drill
 
 
 def _operands(rng: Random, op: str) -> tuple[int, int]:
-    """Draw numbers for a step well beyond what the wordings hold, so that a questioner finds no edge of what is known."""
+    """Draw numbers for a step, wider than the wordings hold: a questioner soon leaves their range."""
     high = rng.choice((20, 99, 99, 250, 999))
     if op == "+":
         return rng.randint(0, high), rng.randint(0, high)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PAD, EOS, UNK, REPLY = "<pad>", "<eos>", "<unk>", "<reply>"
 ASK, SOLVE, CHECK, JUDGE, VERSUS = "<ask>", "<solve>", "<check>", "<judge>", "<vs>"
 MARKS = ("<question>", "</question>", "<think>", "</think>", "\\boxed{", "}", "INVALID", "SAME_TYPE", "DIFFERENT")
-# Marks of an asker that reads solvers' results over several turns (Ask-E): sections, results, and what it makes of them.
+# Marks of an asker that reads solvers' results over several turns (Ask-E).
 SESSION = (
     "<session>",
     "#Reasoning#",
@@ -37,7 +37,8 @@ SIGNS = "+ - * / % = ; < > ( ) ? . , : x"
 SPACE = "▁"  # stands for the blank before a word, as in SentencePiece
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
-    "{% if message['role'] == 'assistant' %}<reply>{{ message['content'] }}<eos>{% else %}{{ message['content'] }}{% endif %}"
+    "{% if message['role'] == 'assistant' %}<reply>{{ message['content'] }}<eos>"
+    "{% else %}{{ message['content'] }}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<reply>{% endif %}"
 )
 _WORD = re.compile(r"[A-Za-z]+|[0-9]|[^\sA-Za-z0-9]")

@@ -1,12 +1,14 @@
 """Rollout batches: which rows a step trains on, sampling from the live policy, and the reward of the whole batch.
 
-No TRL here: `selfevolve.train.trl_backend` calls `RolloutMaker.make` from TRL's ``rollout_func``.
+No TRL here: `selfevolve.train.trl_backend` calls `Maker.make` from TRL's ``rollout_func``. One-reply rollouts are
+`RolloutMaker`; conversations of several turns are `selfevolve.train.conversations.ConversationMaker`.
 Axis legend for flat lists: ``[input * responses + sample]``, groups contiguous; a process holds one contiguous slice.
 """
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -24,18 +26,21 @@ from selfevolve.train.spec import BatchReward, LogRow, Rollout, RolloutBatch, Tr
 
 @dataclass
 class Clock:
-    """Seconds spent in named parts; parts do not nest."""
+    """Seconds spent in named parts; the time of a part inside another counts for the inner one only."""
 
     seconds: dict[str, float] = field(default_factory=dict)
+    inner: float = 0.0  # seconds of the parts that ended inside the one that is open
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Add the time of the block to a part."""
-        start = perf_counter()
+        start, before, self.inner = perf_counter(), self.inner, 0.0
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
+            whole = perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + whole - self.inner
+            self.inner = before + whole
 
     def of(self, *names: str) -> float:
         """Return the seconds of the parts together."""
@@ -90,30 +95,54 @@ def make_plan(rows: Sequence[TrainRow], ids: Sequence[list[int]], spec: TrainSpe
 
 @dataclass(frozen=True)
 class LocalRollouts:
-    """This process's slice of a rollout batch, for the loss."""
+    """This process's slice of a rollout batch, for the loss; axes ``[place][token]``."""
 
     prompt_ids: list[list[int]]
-    completion_ids: list[list[int]]
+    completion_ids: list[list[int]]  # all that follows the prompt, at least one id
     advantages: list[float]
-    masked: list[bool]  # no gradient at all
+    mask: list[list[int]]  # of completion_ids; 1: a token of the policy that carries gradient
 
 
-class RolloutMaker:
-    """Samples rollout batches from the live policy and has them rewarded, once a step for all processes."""
+@dataclass(frozen=True)
+class Played:
+    """One place of a rollout batch, sampled and not yet rewarded."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]  # all that follows the prompt, at least one id
+    written: list[int]  # of completion_ids; 1: the policy wrote it
+    cut: bool  # a reply met the token limit
+    outcome: Any  # what the reward needs, picklable
+    turns: int = 1  # the policy's replies
+    exhausted: bool = False  # it ended for lack of context
+
+
+class Maker(ABC):
+    """What one-reply rollouts and conversations share: the places, one reward for all processes, the facts."""
 
     def __init__(
-        self,
-        rows: Sequence[TrainRow],
-        plan: Plan,
-        reward: BatchReward,
-        spec: TrainSpec,
-        process: tuple[int, int],
-        clock: Clock,
+        self, rows: Sequence[TrainRow], plan: Plan, spec: TrainSpec, process: tuple[int, int], clock: Clock
     ) -> None:
         """Keep what the batches are made of; ``process`` is (index, count)."""
-        self.rows, self.plan, self.reward, self.spec, self.clock = rows, plan, reward, spec, clock
+        self.rows, self.plan, self.spec, self.clock = rows, plan, spec, clock
         self.index, self.count = process
         self.facts: dict[str, Any] = {}  # of the last batch: the fields of `LogRow` known before the updates
+
+    @abstractmethod
+    def play(
+        self,
+        step: int,
+        places: Sequence[int],
+        row_of: Sequence[int],
+        sampler: Any,
+        ready: Callable[[], AbstractContextManager[Any]],
+    ) -> list[Played]:
+        """Sample this process's places; ``row_of`` names the row of each."""
+
+    @abstractmethod
+    def score(
+        self, step: int, row_of: Sequence[int], outcomes: Sequence[Any], sampler: Any
+    ) -> Sequence[float | None]:
+        """Return one reward a place of the whole batch; called on the main process only."""
 
     def make(
         self, step: int, sampler: Any, ready: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -131,48 +160,63 @@ class RolloutMaker:
         spec = self.spec
         size = spec.completions // self.count
         places = range(self.index * size, (self.index + 1) * size)
+        local = slice(places.start, places.stop)
         row_of = [
             self.plan.row[(step - 1) * spec.prompts + place // spec.responses] for place in range(spec.completions)
         ]
-        prompt_ids = [self.plan.ids[row_of[place]] for place in places]
-        sampling = Sampling(
+        mine = self._everywhere(lambda: self.play(step, places, row_of[local], sampler, ready))
+        outcomes = gather_object([played.outcome for played in mine])
+        counts = gather_object([_counts(played) for played in mine])
+        rewards = self._rewards(lambda: self.score(step, row_of, outcomes, sampler), spec.completions)
+        self.facts = {"step": step, **self._reward_facts(rewards)}
+        self.facts |= {name: sum(count[name] for count in counts) for name in counts[0]}
+        return LocalRollouts(
+            [played.prompt_ids for played in mine],
+            [played.completion_ids for played in mine],
+            group_advantages(rewards, spec.responses)[local],
+            [
+                [0] * len(played.written) if reward is None else played.written
+                for played, reward in zip(mine, rewards[local], strict=True)
+            ],
+        )
+
+    def sampling(self, step: int, turn: int = 1) -> Sampling:
+        """Return how the policy's replies of a turn (1 for the first) are drawn; its seed hangs on step and turn."""
+        spec = self.spec
+        name = f"rollouts {spec.seed} {step}" + (f" turn {turn}" if turn > 1 else "")
+        return Sampling(
             n=1,
             temperature=spec.temperature,
             top_p=spec.top_p,
             top_k=spec.top_k,
             max_tokens=spec.max_new_tokens,
-            seed=random.Random(f"rollouts {spec.seed} {step}").getrandbits(62),
-        )
-        with self.clock.part("generate"), ready():
-            mine = [group[0] for group in sampler.sample_ids(prompt_ids, sampling, keys=list(places))]
-        everyone: list[Completion] = gather_object(mine)
-        rewards = self._rewards(step, row_of, everyone, sampler)
-        advantages = group_advantages(rewards, spec.responses)
-        self._note(step, row_of, everyone, rewards)
-        local = slice(places.start, places.stop)
-        return LocalRollouts(
-            prompt_ids,
-            [list(completion.ids) for completion in mine],
-            advantages[local],
-            [reward is None for reward in rewards[local]],
+            seed=random.Random(name).getrandbits(62),
         )
 
-    def _rewards(self, step: int, row_of: list[int], completions: list[Completion], sampler: Any) -> list[float | None]:
+    def _everywhere(self, play: Callable[[], list[Played]]) -> list[Played]:
+        """Return what this process played; a failure on one process is raised on all, so that none waits for it."""
+        failure: Exception | None = None
+        mine: list[Played] = []
+        try:
+            mine = play()
+        except Exception as error:
+            failure = error
+        failures = gather_object([None if failure is None else f"{type(failure).__name__}: {failure}"])
+        if failure is not None:
+            raise failure
+        for index, message in enumerate(failures):
+            if message is not None:
+                raise TrainingError(f"the rollouts failed on process {index}: {message}")
+        return mine
+
+    def _rewards(self, score: Callable[[], Sequence[float | None]], expected: int) -> list[float | None]:
         """Return the rewards of the whole batch, computed on the main process; its failure is raised everywhere."""
         message: list[Any] = [None, None]
         failure: BaseException | None = None
         if self.index == 0:
             try:
-                texts = sampler.texts(completions)
-                batch = RolloutBatch(
-                    step,
-                    tuple(
-                        self._rollout(row, completion, texts[completion.ids])
-                        for row, completion in zip(row_of, completions, strict=True)
-                    ),
-                )
                 with self.clock.part("reward"):
-                    message[0] = checked_rewards(self.reward(batch), len(batch.rollouts))
+                    message[0] = checked_rewards(score(), expected)
             except Exception as error:  # the other processes wait for a message: send them the failure first
                 failure, message[1] = error, f"{type(error).__name__}: {error}"
         broadcast_object_list(message)
@@ -183,27 +227,80 @@ class RolloutMaker:
         rewards: list[float | None] = message[0]
         return rewards
 
-    def _rollout(self, row: int, completion: Completion, text: str) -> Rollout:
-        reason = FinishReason.STOP if completion.stopped else FinishReason.LENGTH
-        source = self.rows[row]
-        return Rollout(row, source.prompt, source.payload, text, reason, len(completion.ids))
-
-    def _note(self, step: int, row_of: list[int], completions: list[Completion], rewards: list[float | None]) -> None:
+    def _reward_facts(self, rewards: Sequence[float | None]) -> dict[str, Any]:
         scored = [reward for reward in rewards if reward is not None]
         group = self.spec.responses
         groups = [rewards[start : start + group] for start in range(0, len(rewards), group)]
-        self.facts = {
-            "step": step,
+        return {
             "reward_mean": sum(scored) / len(scored) if scored else None,
             "reward_std": stdev(scored) if len(scored) > 1 else None,
             "scored": len(scored),
             "masked": len(rewards) - len(scored),
             "groups": len(groups),
             "zero_spread": sum(spread(part) is None for part in groups),
-            "clipped": sum(not completion.stopped for completion in completions),
-            "completion_tokens": sum(len(completion.ids) for completion in completions),
-            "prompt_tokens": sum(len(self.plan.ids[row]) for row in row_of),
         }
+
+
+def _counts(played: Played) -> dict[str, int]:
+    """Return what one place adds to the counts of a batch."""
+    written = sum(played.written)
+    return {
+        "clipped": int(played.cut),
+        "completion_tokens": written,
+        "prompt_tokens": len(played.prompt_ids),
+        "world_tokens": len(played.written) - written,
+        "turns": played.turns,
+        "exhausted": int(played.exhausted),
+    }
+
+
+class RolloutMaker(Maker):
+    """Samples one reply a place from the live policy."""
+
+    def __init__(
+        self,
+        rows: Sequence[TrainRow],
+        plan: Plan,
+        reward: BatchReward,
+        spec: TrainSpec,
+        process: tuple[int, int],
+        clock: Clock,
+    ) -> None:
+        """Keep what the batches are made of; ``process`` is (index, count)."""
+        super().__init__(rows, plan, spec, process, clock)
+        self.reward = reward
+
+    def play(
+        self,
+        step: int,
+        places: Sequence[int],
+        row_of: Sequence[int],
+        sampler: Any,
+        ready: Callable[[], AbstractContextManager[Any]],
+    ) -> list[Played]:
+        """Sample one reply to each place's prompt; the outcome is its `Completion`."""
+        prompts = [self.plan.ids[row] for row in row_of]
+        with self.clock.part("generate"), ready():
+            drawn = [group[0] for group in sampler.sample_ids(prompts, self.sampling(step), keys=list(places))]
+        return [
+            Played(prompt, list(reply.ids), [1] * len(reply.ids), not reply.stopped, reply)
+            for prompt, reply in zip(prompts, drawn, strict=True)
+        ]
+
+    def score(
+        self, step: int, row_of: Sequence[int], outcomes: Sequence[Completion], sampler: Any
+    ) -> Sequence[float | None]:
+        """Return the batch reward of all replies."""
+        texts = sampler.texts(outcomes)
+        rollouts = (
+            self._rollout(row, reply, texts[reply.ids]) for row, reply in zip(row_of, outcomes, strict=True)
+        )
+        return self.reward(RolloutBatch(step, tuple(rollouts)))
+
+    def _rollout(self, row: int, completion: Completion, text: str) -> Rollout:
+        reason = FinishReason.STOP if completion.stopped else FinishReason.LENGTH
+        source = self.rows[row]
+        return Rollout(row, source.prompt, source.payload, text, reason, len(completion.ids))
 
 
 def length_warning(rows: Sequence[LogRow], spec: TrainSpec) -> list[str]:

@@ -1,18 +1,21 @@
-"""What a GRPO stage needs and gives, without torch or TRL.
+"""What a GRPO or CISPO stage needs and gives, without torch or TRL.
 
 Counts read "inputs x responses": an *input* is one prompt of a rollout batch and gets ``responses`` completions, which
-form one GRPO group. Axis legend for flat lists: ``[input * responses + sample]``, groups contiguous.
+form one group. A completion is one reply, or a whole conversation with a world. A *place* is an index into the flat
+list of a rollout batch. Axis legend for flat lists: ``[input * responses + sample]``, groups contiguous.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from selfevolve.errors import UserError
-from selfevolve.sampling import FinishReason, Prompt
+from selfevolve.sampling import FinishReason, Prompt, Reply, Sampler
+
+CONTEXT_EXHAUSTED = "context_exhausted"  # `Reply.error` of a conversation that has no room for another reply
 
 
 class TrainingError(UserError):
@@ -33,7 +36,9 @@ class TrainSpec:
     """The settings of one stage.
 
     ``loss_type`` "dapo" averages over the tokens of an update (the token mean of verl and EasyR1, on which R-Zero was
-    built); "grpo" averages over each completion first, then over completions (the GRPO paper).
+    built); "grpo" averages over each completion first, then over completions (the GRPO paper). "cispo" (MiniMax-M1,
+    section 3.1) is the token mean of ``min(ratio, ratio_max) * advantage * log p`` with a constant weight: no token
+    loses its gradient, as tokens outside the clip of the other two do.
     """
 
     steps: int  # rollout batches
@@ -50,8 +55,9 @@ class TrainSpec:
     max_new_tokens: int = 4096  # new tokens a completion, at most
     seed: int = 0
     lora: LoraSpec | None = None  # None: all weights are trained
-    clip: float = 0.2  # PPO clipping range: the ratio counts within [1 - clip, 1 + clip]
-    loss_type: Literal["dapo", "grpo"] = "dapo"
+    clip: float = 0.2  # dapo, grpo: PPO clipping range, the ratio counts within [1 - clip, 1 + clip]
+    loss_type: Literal["dapo", "grpo", "cispo"] = "dapo"
+    ratio_max: float = 5.0  # cispo: the most that a ratio weighs, at least 1; absolute, so that ratio 1 weighs 1
     max_grad_norm: float = 1.0
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if there is one
     dtype: Literal["float32", "bfloat16"] = "float32"  # of arithmetic; full fine-tuning keeps float32 weights
@@ -93,6 +99,11 @@ class TrainSpec:
         if self.temperature <= 0:
             raise TrainingError(
                 f"temperature is {self.temperature}; completions of a group must be drawn, so set it above 0"
+            )
+        if not self.ratio_max >= 1:
+            raise TrainingError(
+                f"ratio_max is {self.ratio_max}; the cap is absolute, so below 1 it would shrink every update",
+                "Set it to 1 or above: 5.0 is usual, 1 + e for a clip of e above 1.",
             )
         if self.prompts % self.global_batch:
             allowed = [n for n in range(1, self.prompts + 1) if self.prompts % n == 0]
@@ -156,6 +167,49 @@ class BatchReward(Protocol):
         ...
 
 
+class Conversations(Protocol):
+    """Conversations of the policy with a world (an environment, a user, an examiner), advanced side by side.
+
+    Each process advances those of its own places; nothing that an outcome depends on may hang on which places are
+    advanced together.
+    """
+
+    def begin(self, step: int, places: Sequence[int], rows: Sequence[TrainRow]) -> Sequence[Prompt]:
+        """Return the opening prompt of each place, as a rule its row's prompt, and forget the last step's places.
+
+        Args:
+            step: 1 for the first.
+            places: this process's places; ``place // responses`` is the group.
+            rows: the row of each place.
+        """
+        ...
+
+    def answer(self, replies: Mapping[int, Reply], policy: Sampler) -> Mapping[int, str | None]:
+        """Take the policy's replies by place; return what the world says next as a user's turn, None: it is over.
+
+        A reply has finish reason STOP; LENGTH: cut off at ``max_new_tokens``; or ERROR with error "context_exhausted":
+        the policy was not asked, since the tokens so far leave no room for a reply. After an ERROR a conversation is
+        over, whatever is returned.
+
+        Args:
+            replies: of every conversation that is not over.
+            policy: samples with the current weights (for example a cross-check). Draws at a temperature above 0 hang
+                on the place in the list of one call.
+        """
+        ...
+
+    def outcomes(self, places: Sequence[int]) -> Sequence[Any]:
+        """Return what the reward needs of each place; picklable, since it travels to the main process."""
+        ...
+
+
+SessionReward = Callable[[int, Sequence[Any]], Sequence[float | None]]
+"""Scores (step, outcomes of all places of all processes, in order): one reward an outcome.
+
+Called once a step, on the main process. None masks a conversation, as in `BatchReward`.
+"""
+
+
 @dataclass(frozen=True)
 class LogRow:
     """One rollout step, as measured; means over updates are weighted equally."""
@@ -167,18 +221,22 @@ class LogRow:
     masked: int  # completions whose reward is None
     groups: int  # groups of the batch
     zero_spread: int  # groups without a spread of rewards: nothing to learn from
-    clipped: int  # completions cut off at max_new_tokens
-    completion_tokens: int  # of the whole batch
+    clipped: int  # completions cut off at max_new_tokens; conversations with a reply that was
+    completion_tokens: int  # written by the policy, of the whole batch
     prompt_tokens: int  # of the whole batch, each completion's prompt counted
     loss: float  # mean over updates
     kl: float | None  # mean over updates of the estimate k3 a token; None when kl is 0
     entropy: float  # of the next-token distribution, mean over updates, in nats
-    ratio_clipped: float  # share of tokens whose probability ratio met the clip
+    ratio_clipped: float  # share of the policy's tokens whose probability ratio met the clip; cispo: passed the cap
     grad_norm: float  # before clipping, mean over updates
     updates: int  # optimiser updates made
     seconds: float  # whole step, on the main process
     seconds_model: float  # of these inside the model: generation, forward, backward, optimiser
     seconds_reward: float  # of these inside the reward
+    turns: float | None = None  # replies a conversation, mean; None: the stage has no conversations
+    world_tokens: int = 0  # after the opening prompts and not written by the policy: the world's turns, the template
+    exhausted: int = 0  # conversations that ended for lack of context
+    seconds_world: float = 0.0  # of the step inside the world's turns, the policy's own sampling excluded
 
     @property
     def completions(self) -> int:
@@ -195,7 +253,7 @@ class TrainResult:
     seconds: float  # of `train`, saving and loading included, the import of TRL excluded
     seconds_in_model: float  # generation, forward, backward, optimiser
     seconds_in_reward: float
-    parts: dict[str, float]  # seconds by name: generate, forward, backward, optimiser, reward
-    tokens: int  # completion tokens generated
+    parts: dict[str, float]  # seconds by name: generate, forward, backward, optimiser, reward, world
+    tokens: int  # completion tokens generated by the policy
     left_out: tuple[int, ...]  # rows whose prompt is empty or over max_prompt_tokens
     notes: tuple[str, ...]  # what the user should know: rows left out, repeated, completions cut off
