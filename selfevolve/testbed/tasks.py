@@ -1,4 +1,4 @@
-"""Texts of the testbed's tasks, as prompts and as replies of a profile: ask, solve, check, judge; and a drill of steps."""
+"""The testbed's tasks as prompts and as replies of a profile: ask, solve, check, judge; and a drill of bare steps."""
 
 from __future__ import annotations
 
