@@ -1,0 +1,96 @@
+"""The statistics of Ask-E: pure functions on plain sequences; see docs/ask-e-statistics.md.
+
+Undecided is None in what comes in and is counted apart; None in what comes out says that nothing could be computed.
+"""
+
+from aske.statistics.askers import Cell, Comparison, compare_askers, holm, sign_flip_test
+from aske.statistics.chance import (
+    LOST,
+    ChanceLine,
+    Resample,
+    chance_line,
+    exactly_one,
+    exactly_one_rate,
+    one_of_two_copies,
+    same_model_control,
+    shuffled_pair_control,
+    shuffled_pairs,
+    squared_gap,
+    two_copies,
+)
+from aske.statistics.clusters import clustered_mean, multiway_mean
+from aske.statistics.direction import Direction, Solved, Stronger, by_ability, direction, mcnemar_exact
+from aske.statistics.power import (
+    design_effect,
+    discordant,
+    sessions_for_half_width,
+    sessions_paired,
+    sessions_to_ask,
+    sessions_unpaired,
+)
+from aske.statistics.rate import Estimate, Outcome, Rate, rate, wilson
+from aske.statistics.stability import (
+    LABELS,
+    THRESHOLD,
+    flip_from,
+    flip_rate,
+    gap,
+    label_probabilities,
+    mean_gap,
+    redraw_flip_rate,
+    redraws_differ,
+    stable_chance,
+    stable_rate,
+    stably_calibrated,
+)
+
+__all__ = [
+    "LABELS",
+    "LOST",
+    "THRESHOLD",
+    "Cell",
+    "ChanceLine",
+    "Comparison",
+    "Direction",
+    "Estimate",
+    "Outcome",
+    "Rate",
+    "Resample",
+    "Solved",
+    "Stronger",
+    "by_ability",
+    "chance_line",
+    "clustered_mean",
+    "compare_askers",
+    "design_effect",
+    "direction",
+    "discordant",
+    "exactly_one",
+    "exactly_one_rate",
+    "flip_from",
+    "flip_rate",
+    "gap",
+    "holm",
+    "label_probabilities",
+    "mcnemar_exact",
+    "mean_gap",
+    "multiway_mean",
+    "one_of_two_copies",
+    "rate",
+    "redraw_flip_rate",
+    "redraws_differ",
+    "same_model_control",
+    "sessions_for_half_width",
+    "sessions_paired",
+    "sessions_to_ask",
+    "sessions_unpaired",
+    "shuffled_pair_control",
+    "shuffled_pairs",
+    "sign_flip_test",
+    "squared_gap",
+    "stable_chance",
+    "stable_rate",
+    "stably_calibrated",
+    "two_copies",
+    "wilson",
+]
