@@ -232,7 +232,7 @@ class Decoder:
         logits = logits[select]
         random = None
         if number is not None:
-            table = uniforms(sampling.seed, number, rows.sample.astype(np.uint64), steps)
+            table = uniforms(sampling.seed, number, (rows.sample + sampling.first).astype(np.uint64), steps)
             random = torch.from_numpy(table).to(device)
         out = torch.full((len(rows.prompt), steps), -1, dtype=torch.long, device=device)
         ends = torch.zeros(logits.shape[-1], dtype=torch.bool, device=device)

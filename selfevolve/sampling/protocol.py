@@ -6,7 +6,7 @@ Axis legend for nested lists in this package: ``[prompt][sample]``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -50,6 +50,7 @@ class Sampling:
     top_k: int = 0
     max_tokens: int = 512  # new tokens a reply, at most
     seed: int = 0  # same seed, prompts and model: same replies (in-process backends)
+    first: int = 0  # index of the first sample: n more replies of a draw of which `first` are had already
 
     def __post_init__(self) -> None:
         """Refuse values outside their range, with the value met and the range."""
@@ -61,6 +62,8 @@ class Sampling:
             raise ValueError(f"top_p is {self.top_p}; it must be in (0, 1]")
         if self.top_k < 0:
             raise ValueError(f"top_k is {self.top_k}; it must be 0 (off) or above")
+        if self.first < 0:
+            raise ValueError(f"first is {self.first}; it must be 0 or above")
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}; it must be at least 1")
 
@@ -74,6 +77,12 @@ class Reply:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     error: str | None = None  # what failed, where finish_reason is timeout or error
+    # how it came, which takes no part in comparing replies
+    seconds: float = field(
+        default=0.0, compare=False
+    )  # wall time of its call, retries included; 0.0 where not measured
+    seed: int | None = field(default=None, compare=False)  # the seed its call was made with, where the backend tells
+    cached: bool = field(default=False, compare=False)  # read from a cache: nothing was paid for it now
 
     @property
     def complete(self) -> bool:
@@ -93,3 +102,33 @@ class Sampler(Protocol):
         A failed call is a `Reply` with its finish reason, never an exception and never a missing entry.
         """
         ...
+
+
+@runtime_checkable
+class KeyedSampler(Sampler, Protocol):
+    """A sampler whose draws hang on a key a prompt in place of its position in the list."""
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        """Return replies as `Sampler.sample` does for prompts that stand at the places ``keys`` of a longer list."""
+        ...
+
+
+def sample_more(
+    sampler: Sampler, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]
+) -> list[list[Reply]]:
+    """Ask for samples ``first`` to ``first + n - 1`` of some prompts of a list that was sampled before.
+
+    A keyed sampler continues the same draw: the replies are those that a larger ``n`` would have given at once. Any
+    other draws independently, under a seed of its own.
+
+    Args:
+        sampler: who answers.
+        prompts: the prompts that need more.
+        sampling: with the seed of the earlier call, ``first`` replies already had, and ``n`` more wanted.
+        keys: places of the prompts in the earlier list.
+    """
+    if isinstance(sampler, KeyedSampler):
+        return sampler.sample_keyed(prompts, sampling, keys)
+    return sampler.sample(
+        prompts, replace(sampling, seed=(sampling.seed * 1_000_003 + sampling.first) % 2**62, first=0)
+    )

@@ -23,7 +23,12 @@ class ScriptedSampler:
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[list[Reply]]:
         """Return ``sampling.n`` scripted replies a prompt; axes ``[prompt][sample]``."""
         self.calls.append((tuple(prompts), sampling))
-        return [[self._reply(prompt, i) for i in range(sampling.n)] for prompt in prompts]
+        indices = range(sampling.first, sampling.first + sampling.n)
+        return [[self._reply(prompt, i) for i in indices] for prompt in prompts]
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        """Return replies as `sample` does: a script hangs on the prompt and the sample index alone."""
+        return self.sample(prompts, sampling)
 
     def _reply(self, prompt: Prompt, index: int) -> Reply:
         answer = self.script(prompt, index)

@@ -185,13 +185,19 @@ class TransformersSampler:
 
         A prompt that is empty or too long is never cut: its replies have finish reason ERROR and say why.
         """
+        return self.sample_keyed(prompts, sampling, range(len(prompts)))
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        """Return replies as `sample` does; random numbers hang on a key a prompt in place of its position."""
         ids = self.prompt_ids(prompts)
         limit = self.prompt_limit(sampling)
         refusals = [self._refusal(len(prompt), limit) for prompt in ids]
         good = [i for i, refusal in enumerate(refusals) if refusal is None]
         if sampling.temperature == 0 and sampling.n > 1:
             logger.warning("%s: %d replies a prompt at temperature 0 are %d copies", self.name, sampling.n, sampling.n)
-        completions = dict(zip(good, self.sample_ids([ids[i] for i in good], sampling, keys=good), strict=True))
+        completions = dict(
+            zip(good, self.sample_ids([ids[i] for i in good], sampling, keys=[keys[i] for i in good]), strict=True)
+        )
         texts = self.texts([c for group in completions.values() for c in group])
         answers: list[list[Reply]] = []
         for i, refusal in enumerate(refusals):

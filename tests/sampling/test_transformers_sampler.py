@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selfevolve.sampling import FinishReason, Prompt, Sampler, Sampling, user
+from selfevolve.sampling import FinishReason, Prompt, Reply, Sampler, Sampling, sample_more, user
 from tests.tiny_model import tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
@@ -100,6 +100,31 @@ def test_keys_make_shares_of_a_list_equal_to_the_whole(model: Any, tokenizer: An
     sampling = Sampling(n=3, max_tokens=10)
     whole = sampler.sample_ids(ids, sampling)
     assert sampler.sample_ids(ids[4:], sampling, keys=range(4, 8)) == whole[4:]
+
+
+def test_more_samples_continue_the_draw(model: Any, tokenizer: Any) -> None:
+    sampler = TransformersSampler(model, tokenizer)
+    prompts = some_prompts(6)
+    whole = sampler.sample(prompts, Sampling(5, max_tokens=8, seed=3))
+    begun = sampler.sample(prompts, Sampling(3, max_tokens=8, seed=3))
+    chosen = [4, 1]
+    more = sample_more(sampler, [prompts[i] for i in chosen], Sampling(2, max_tokens=8, seed=3, first=3), chosen)
+    assert [group[:3] for group in whole] == begun
+    assert [whole[i][3:] for i in chosen] == more
+    assert whole[1][3:] != whole[4][3:] != begun[4][:2]
+
+
+def test_more_samples_of_a_plain_sampler_have_a_seed_of_their_own() -> None:
+    class Plain:
+        name = "plain"
+
+        def sample(self, prompts: Any, sampling: Sampling) -> Any:
+            self.asked = sampling
+            return [[Reply("x", FinishReason.STOP)] * sampling.n for _ in prompts]
+
+    plain = Plain()
+    assert len(sample_more(plain, some_prompts(2), Sampling(2, seed=3, first=3), [0, 7])[1]) == 2
+    assert plain.asked.first == 0 and plain.asked.seed != 3
 
 
 def test_equal_prompts_are_prefilled_once_and_answered_independently(model: Any, tokenizer: Any) -> None:
