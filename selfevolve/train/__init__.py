@@ -1,4 +1,4 @@
-"""Training with GRPO: specifications without torch, one backend (TRL), and stages in child processes."""
+"""Training with GRPO or CISPO: specifications without torch, one backend (TRL), and stages in child processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from selfevolve.train.spec import (
+    CONTEXT_EXHAUSTED,
     BatchReward,
+    Conversations,
     LogRow,
     LoraSpec,
     Rollout,
     RolloutBatch,
+    SessionReward,
     TrainingError,
     TrainResult,
     TrainRow,
@@ -19,16 +22,20 @@ from selfevolve.train.spec import (
 )
 
 __all__ = [
+    "CONTEXT_EXHAUSTED",
     "BatchReward",
+    "Conversations",
     "LogRow",
     "LoraSpec",
     "Rollout",
     "RolloutBatch",
+    "SessionReward",
     "TrainResult",
     "TrainRow",
     "TrainSpec",
     "TrainingError",
     "train",
+    "train_conversations",
 ]
 
 
@@ -48,3 +55,19 @@ def train(
     from selfevolve.train import trl_backend
 
     return trl_backend.train(policy_path, rows, reward, spec, out, progress, sampler)
+
+
+def train_conversations(
+    policy_path: Path,
+    rows: Sequence[TrainRow],
+    conversations: Conversations,
+    reward: SessionReward,
+    spec: TrainSpec,
+    out: Path,
+    progress: Callable[[LogRow], None] | None = None,
+    sampler: Callable[[Any, Any], Any] | None = None,
+) -> TrainResult:
+    """Train the policy on conversations with a world; see `selfevolve.train.trl_backend.train_conversations`."""
+    from selfevolve.train import trl_backend
+
+    return trl_backend.train_conversations(policy_path, rows, conversations, reward, spec, out, progress, sampler)

@@ -1,7 +1,8 @@
-"""The policy of a stage: loading, adapters, and whether anything was learned."""
+"""The policy of a stage: loading, adapters, whether anything was learned, and saving."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,21 @@ def fingerprint(model: Any) -> list[tuple[float, float]]:
             wide = parameter.detach().double()
             sums.append((float(wide.sum()), float((wide * wide).sum())))
     return sums
+
+
+def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
+    """Write weights (adapters merged), config and tokenizer to ``out``, which appears whole or not at all."""
+    accelerator = trainer.accelerator
+    policy = accelerator.unwrap_model(trainer.model)
+    if trainer.spec.lora is not None:
+        policy = policy.merge_and_unload()
+        weights = policy.state_dict()
+    else:
+        weights = accelerator.get_state_dict(trainer.model_wrapped)
+    if accelerator.is_main_process:
+        partial = out.with_name(out.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        policy.save_pretrained(partial, state_dict=weights, safe_serialization=True)
+        tokenizer.save_pretrained(partial)
+        partial.rename(out)
+    accelerator.wait_for_everyone()

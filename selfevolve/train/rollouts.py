@@ -20,6 +20,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 
 from selfevolve.sampling import FinishReason, Sampling
 from selfevolve.sampling.decoding import Completion
+from selfevolve.sampling.transformers_sampler import Formatter
 from selfevolve.train.advantages import checked_rewards, group_advantages, spread
 from selfevolve.train.spec import BatchReward, LogRow, Rollout, RolloutBatch, TrainingError, TrainRow, TrainSpec
 
@@ -41,6 +42,10 @@ class Clock:
             whole = perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + whole - self.inner
             self.inner = before + whole
+
+    def now(self) -> float:
+        """Return the time in seconds, from a start that is the same for all calls."""
+        return perf_counter()
 
     def of(self, *names: str) -> float:
         """Return the seconds of the parts together."""
@@ -116,15 +121,27 @@ class Played:
     exhausted: bool = False  # it ended for lack of context
 
 
+@dataclass(frozen=True)
+class Stage:
+    """What the rollout batches of a stage are made of."""
+
+    rows: Sequence[TrainRow]
+    plan: Plan
+    spec: TrainSpec
+    process: tuple[int, int]  # index, count
+    clock: Clock
+    formatter: Formatter
+    end_ids: tuple[int, ...]  # every id that ends a reply
+    context: int | None  # positions that the model has for prompt and completion; None without a limit
+
+
 class Maker(ABC):
     """What one-reply rollouts and conversations share: the places, one reward for all processes, the facts."""
 
-    def __init__(
-        self, rows: Sequence[TrainRow], plan: Plan, spec: TrainSpec, process: tuple[int, int], clock: Clock
-    ) -> None:
-        """Keep what the batches are made of; ``process`` is (index, count)."""
-        self.rows, self.plan, self.spec, self.clock = rows, plan, spec, clock
-        self.index, self.count = process
+    def __init__(self, stage: Stage) -> None:
+        """Keep what the batches are made of."""
+        self.rows, self.plan, self.spec, self.clock = stage.rows, stage.plan, stage.spec, stage.clock
+        self.index, self.count = stage.process
         self.facts: dict[str, Any] = {}  # of the last batch: the fields of `LogRow` known before the updates
 
     @abstractmethod
@@ -139,9 +156,7 @@ class Maker(ABC):
         """Sample this process's places; ``row_of`` names the row of each."""
 
     @abstractmethod
-    def score(
-        self, step: int, row_of: Sequence[int], outcomes: Sequence[Any], sampler: Any
-    ) -> Sequence[float | None]:
+    def score(self, step: int, row_of: Sequence[int], outcomes: Sequence[Any], sampler: Any) -> Sequence[float | None]:
         """Return one reward a place of the whole batch; called on the main process only."""
 
     def make(
@@ -170,6 +185,7 @@ class Maker(ABC):
         rewards = self._rewards(lambda: self.score(step, row_of, outcomes, sampler), spec.completions)
         self.facts = {"step": step, **self._reward_facts(rewards)}
         self.facts |= {name: sum(count[name] for count in counts) for name in counts[0]}
+        self.facts["turns"] /= spec.completions
         return LocalRollouts(
             [played.prompt_ids for played in mine],
             [played.completion_ids for played in mine],
@@ -215,8 +231,7 @@ class Maker(ABC):
         failure: BaseException | None = None
         if self.index == 0:
             try:
-                with self.clock.part("reward"):
-                    message[0] = checked_rewards(score(), expected)
+                message[0] = checked_rewards(score(), expected)
             except Exception as error:  # the other processes wait for a message: send them the failure first
                 failure, message[1] = error, f"{type(error).__name__}: {error}"
         broadcast_object_list(message)
@@ -257,17 +272,9 @@ def _counts(played: Played) -> dict[str, int]:
 class RolloutMaker(Maker):
     """Samples one reply a place from the live policy."""
 
-    def __init__(
-        self,
-        rows: Sequence[TrainRow],
-        plan: Plan,
-        reward: BatchReward,
-        spec: TrainSpec,
-        process: tuple[int, int],
-        clock: Clock,
-    ) -> None:
-        """Keep what the batches are made of; ``process`` is (index, count)."""
-        super().__init__(rows, plan, spec, process, clock)
+    def __init__(self, stage: Stage, reward: BatchReward) -> None:
+        """Keep what the batches are made of, and what scores them."""
+        super().__init__(stage)
         self.reward = reward
 
     def play(
@@ -292,10 +299,9 @@ class RolloutMaker(Maker):
     ) -> Sequence[float | None]:
         """Return the batch reward of all replies."""
         texts = sampler.texts(outcomes)
-        rollouts = (
-            self._rollout(row, reply, texts[reply.ids]) for row, reply in zip(row_of, outcomes, strict=True)
-        )
-        return self.reward(RolloutBatch(step, tuple(rollouts)))
+        rollouts = [self._rollout(row, reply, texts[reply.ids]) for row, reply in zip(row_of, outcomes, strict=True)]
+        with self.clock.part("reward"):
+            return self.reward(RolloutBatch(step, tuple(rollouts)))
 
     def _rollout(self, row: int, completion: Completion, text: str) -> Rollout:
         reason = FinishReason.STOP if completion.stopped else FinishReason.LENGTH
@@ -303,12 +309,19 @@ class RolloutMaker(Maker):
         return Rollout(row, source.prompt, source.payload, text, reason, len(completion.ids))
 
 
-def length_warning(rows: Sequence[LogRow], spec: TrainSpec) -> list[str]:
-    """Name the length limit where nearly all completions met it and no group had a spread."""
+def length_warnings(rows: Sequence[LogRow], spec: TrainSpec) -> list[str]:
+    """Name the limits that were met too often: of a reply's length, and of a conversation's."""
+    notes = []
     stuck = [row for row in rows if row.clipped > 0.9 * row.completions and row.zero_spread == row.groups]
-    if not stuck:
-        return []
-    return [
-        f"in {len(stuck)} of {len(rows)} steps nearly all completions were cut off at {spec.max_new_tokens} tokens "
-        "and no group had a spread of rewards: max_new_tokens is probably too small"
-    ]
+    if stuck:
+        notes.append(
+            f"in {len(stuck)} of {len(rows)} steps nearly all completions were cut off at {spec.max_new_tokens} tokens "
+            "and no group had a spread of rewards: max_new_tokens is probably too small"
+        )
+    ended, played = sum(row.exhausted for row in rows), sum(row.completions for row in rows)
+    if ended > 0.1 * played:
+        notes.append(
+            f"{ended} of {played} conversations ended because the model's context had no room for another reply of "
+            f"{spec.max_new_tokens} tokens: lower max_new_tokens, shorten the world's turns, or play fewer of them"
+        )
+    return notes

@@ -233,7 +233,7 @@ class LogRow:
     seconds: float  # whole step, on the main process
     seconds_model: float  # of these inside the model: generation, forward, backward, optimiser
     seconds_reward: float  # of these inside the reward
-    turns: float | None = None  # replies a conversation, mean; None: the stage has no conversations
+    turns: float = 1.0  # replies of the policy a completion, mean
     world_tokens: int = 0  # after the opening prompts and not written by the policy: the world's turns, the template
     exhausted: int = 0  # conversations that ended for lack of context
     seconds_world: float = 0.0  # of the step inside the world's turns, the policy's own sampling excluded

@@ -1,19 +1,17 @@
-"""GRPO with TRL: the only module that imports it.
+"""GRPO and CISPO with TRL: the only module that imports it.
 
 TRL keeps the loss, the optimiser loop and the distribution over processes. Ours are the order of the rows, sampling
 (shared prefixes, keyed random numbers), the reward of the whole batch, the advantages, and the checks around them.
 
 One rollout batch is ``prompts x responses`` completions and serves ``prompts / global_batch`` optimiser updates. From
 the second update on the policy is no longer the one that sampled: the ratio to the log-probabilities at sampling is
-clipped (PPO). The completions of a batch are shuffled before they are split into updates.
+clipped (PPO) or capped (CISPO). The completions of a batch are shuffled before they are split into updates.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,14 +30,23 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
-from selfevolve.sampling.transformers_sampler import Formatter, TransformersSampler, quiet_bars
-from selfevolve.train.policy import adapters, fingerprint, load_policy, on_cpu
-from selfevolve.train.rollouts import Clock, LocalRollouts, RolloutMaker, length_warning, make_plan
-from selfevolve.train.spec import BatchReward, LogRow, TrainingError, TrainResult, TrainRow, TrainSpec
+from selfevolve.sampling.transformers_sampler import Formatter, TransformersSampler, end_ids, quiet_bars
+from selfevolve.train.conversations import ConversationMaker
+from selfevolve.train.policy import adapters, fingerprint, load_policy, on_cpu, save_policy
+from selfevolve.train.rollouts import Clock, LocalRollouts, Maker, RolloutMaker, Stage, length_warnings, make_plan
+from selfevolve.train.spec import (
+    BatchReward,
+    Conversations,
+    LogRow,
+    SessionReward,
+    TrainingError,
+    TrainResult,
+    TrainRow,
+    TrainSpec,
+)
+from selfevolve.train.step_log import IN_MODEL, StepLog, mean
 
 logger = logging.getLogger(__name__)
-
-_IN_MODEL = ("generate", "forward", "backward", "optimiser")
 
 
 def train(
@@ -70,6 +77,51 @@ def train(
         TrainingError: settings that do not fit together, no row that can be used, no trainable weight, a loss that is
             not finite, or a stage that changed no weight.
     """
+    return _train(policy_path, rows, lambda stage: RolloutMaker(stage, reward), spec, out, progress, sampler)
+
+
+def train_conversations(
+    policy_path: Path,
+    rows: Sequence[TrainRow],
+    conversations: Conversations,
+    reward: SessionReward,
+    spec: TrainSpec,
+    out: Path,
+    progress: Callable[[LogRow], None] | None = None,
+    sampler: Callable[[Any, Any], Any] | None = None,
+) -> TrainResult:
+    """Train a policy on conversations of several turns with a world; all else is as in `train`.
+
+    Args:
+        policy_path: a Hugging Face folder or hub id, weights and tokenizer.
+        rows: what the conversations are about; one whose prompt is empty or too long is left out.
+        conversations: the world; each process calls it for its own places.
+        reward: called once a step with the outcomes of all processes' conversations, on the main process.
+        spec: the settings.
+        out: the folder to write; it must not exist. It appears complete or not at all.
+        progress: called after each rollout step, on the main process.
+        sampler: makes the sampler of rollouts from (live model, tokenizer); None: `TransformersSampler`.
+
+    Raises:
+        TrainingError: as `train`; also a world that returns another number of turns than it was asked for.
+    """
+
+    def make_maker(stage: Stage) -> ConversationMaker:
+        return ConversationMaker(stage, conversations, reward)
+
+    return _train(policy_path, rows, make_maker, spec, out, progress, sampler)
+
+
+def _train(
+    policy_path: Path,
+    rows: Sequence[TrainRow],
+    make_maker: Callable[[Stage], Maker],
+    spec: TrainSpec,
+    out: Path,
+    progress: Callable[[LogRow], None] | None,
+    sampler: Callable[[Any, Any], Any] | None,
+) -> TrainResult:
+    """Train on whatever rollouts the maker makes; see `train`."""
     start = perf_counter()
     spec.check()
     out = Path(out)
@@ -86,30 +138,31 @@ def train(
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     plan = make_plan(rows, formatter.ids([row.prompt for row in rows]), spec, context)
     clock = Clock()
-    maker = RolloutMaker(rows, plan, reward, spec, (state.process_index, state.num_processes), clock)
+    process = (state.process_index, state.num_processes)
+    maker = make_maker(Stage(rows, plan, spec, process, clock, formatter, end_ids(model, tokenizer), context))
     with tempfile.TemporaryDirectory() as scratch, quiet_bars():
         trainer = _Trainer(model, tokenizer, maker, sampler, progress, _config(spec, state.num_processes, scratch))
         before = fingerprint(trainer.model)
         trainer.train()
     if fingerprint(trainer.model) == before:
-        flat = sum(row.zero_spread for row in trainer.rows)
-        groups = sum(row.groups for row in trainer.rows)
+        flat = sum(row.zero_spread for row in trainer.steps.rows)
+        groups = sum(row.groups for row in trainer.steps.rows)
         raise TrainingError(
             f"no weight changed in {spec.steps} steps: {flat} of {groups} groups had no spread of rewards",
             "Look at the rewards, the clipped completions and the learning rate.",
         )
     with quiet_bars():
-        _save(trainer, tokenizer, out)
+        save_policy(trainer, tokenizer, out)
     return TrainResult(
         checkpoint=out,
-        log=tuple(trainer.rows),
+        log=tuple(trainer.steps.rows),
         seconds=perf_counter() - start,
-        seconds_in_model=clock.of(*_IN_MODEL),
+        seconds_in_model=clock.of(*IN_MODEL),
         seconds_in_reward=clock.of("reward"),
         parts=dict(clock.seconds),
-        tokens=sum(row.completion_tokens for row in trainer.rows),
+        tokens=sum(row.completion_tokens for row in trainer.steps.rows),
         left_out=plan.left_out,
-        notes=(*plan.notes, *length_warning(trainer.rows, spec)),
+        notes=(*plan.notes, *length_warnings(trainer.steps.rows, spec)),
     )
 
 
@@ -131,6 +184,7 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
         beta=spec.kl,
         use_bias_correction_kl=False,  # the KL term of the GRPO paper
         epsilon=spec.clip,
+        epsilon_high=spec.ratio_max if spec.loss_type == "cispo" else None,  # absolute in cispo, unlike epsilon
         loss_type=spec.loss_type,
         scale_rewards="none",  # the advantages are ours
         temperature=spec.temperature,  # of the log-probabilities; sampling is ours
@@ -157,18 +211,16 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         self,
         model: Any,
         tokenizer: Any,
-        maker: RolloutMaker,
+        maker: Maker,
         make_sampler: Callable[[Any, Any], Any] | None,
         progress: Callable[[LogRow], None] | None,
         config: Any,
     ) -> None:
         self.maker, self.clock, self.spec = maker, maker.clock, maker.spec
-        self.make_sampler, self.progress = make_sampler, progress
+        self.make_sampler = make_sampler
         self.sampler: Any = None
         self.local: LocalRollouts | None = None
-        self.step_started: tuple[float, float, float] = (0.0, 0.0, 0.0)
-        self.rows: list[LogRow] = []
-        self.updates: list[dict[str, float]] = []
+        self.outside: Tensor | None = None  # during a loss: tokens without gradient, shape of completion_ids
         super().__init__(
             model=model,
             reward_funcs=_no_reward,
@@ -189,6 +241,7 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
             )
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
             raise TrainingError("the policy has no trainable weight", "Load it without frozen parameters.")
+        self.steps = StepLog(self.clock, self.spec.updates, progress if self.accelerator.is_main_process else None)
         self._time_backward()
 
     def _time_backward(self) -> None:
@@ -229,12 +282,11 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
 
     def roll_out(self) -> LocalRollouts:
         """Make the next rollout batch with the current weights."""
-        self.step_started = (perf_counter(), self.clock.of(*_IN_MODEL), self.clock.of("reward"))
         if self.sampler is None:
             policy = self.accelerator.unwrap_model(self.model)
             make = self.make_sampler or self._own_sampler
             self.sampler = make(policy, self.processing_class)
-        self.local = self.maker.make(len(self.rows) + 1, self.sampler, self.ready)
+        self.local = self.maker.make(self.steps.begin(), self.sampler, self.ready)
         return self.local
 
     def _own_sampler(self, policy: Any, tokenizer: Any) -> TransformersSampler:
@@ -246,7 +298,22 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         output = super()._generate_and_score_completions(inputs)
         assert self.local is not None
         output["advantages"] = torch.tensor(self.local.advantages, device=self.accelerator.device)
+        for name in ("old_per_token_logps", "ref_per_token_logps"):
+            if name in output:
+                output[name] = output[name].masked_fill(output["tool_mask"] == 0, 0.0)
         return output
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+        """As TRL's, with the log-probabilities of masked tokens held at a constant.
+
+        TRL multiplies the loss of a token by its mask, which is not enough: a ratio or KL estimate that overflows at a
+        token of the world would make the whole loss infinity times 0.
+        """
+        self.outside = inputs["tool_mask"] == 0
+        try:
+            return super()._compute_loss(model, inputs)
+        finally:
+            self.outside = None
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -273,6 +340,8 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
                 back = order.argsort()
                 joined = [None if tensor is None else tensor[back] for tensor in joined]
             assert joined[0] is not None
+            if self.outside is not None:
+                joined[0] = joined[0].masked_fill(self.outside, 0.0)
             losses = [part[2] for part in parts if part[2] is not None]
             return joined[0], joined[1], torch.stack(losses).mean() if losses else None
 
@@ -294,49 +363,20 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         """Collect the figures of one update, and close the row of a step after its last one."""
         if "loss" not in logs:
             return
-        collected = {name: _mean(values) for name, values in self._metrics["train"].items()}
+        collected = {name: mean(values) for name, values in self._metrics["train"].items()}
         self._metrics["train"].clear()
         figures = {**collected, **{name: float(value) for name, value in logs.items()}}
-        for name in ("loss", "grad_norm"):
-            if not math.isfinite(figures.get(name, math.nan)):
-                raise TrainingError(
-                    f"{name} is {figures.get(name)} at update {self.state.global_step}",
-                    "Lower the learning rate, or look at the weights that the stage started from.",
-                )
-        self.updates.append(figures)
-        if len(self.updates) == self.spec.updates:
-            self._close_row()
-
-    def _close_row(self) -> None:
-        began, model, reward = self.step_started
-        mean = {name: _mean([update.get(name, math.nan) for update in self.updates]) for name in self.updates[0]}
-        row = LogRow(
-            **self.maker.facts,
-            loss=mean["loss"],
-            kl=mean.get("kl"),
-            entropy=mean["entropy"],
-            ratio_clipped=mean["clip_ratio/region_mean"],
-            grad_norm=mean["grad_norm"],
-            updates=len(self.updates),
-            seconds=perf_counter() - began,
-            seconds_model=self.clock.of(*_IN_MODEL) - model,
-            seconds_reward=self.clock.of("reward") - reward,
-        )
-        self.updates = []
-        self.rows.append(row)
-        if self.progress is not None and self.accelerator.is_main_process:
-            self.progress(row)
+        self.steps.add(figures, self.state.global_step, self.maker.facts)
 
 
 def _roll_out(_prompts: list[Any], trainer: _Trainer) -> dict[str, Any]:
-    """Answer TRL's ``rollout_func``; masked completions carry an all-zero mask, so they have no gradient at all."""
+    """Answer TRL's ``rollout_func``; TRL keeps ``env_mask`` as ``tool_mask`` and leaves its zeros out of the loss."""
     local = trainer.roll_out()
-    lengths = [len(ids) for ids in local.completion_ids]
     return {
         "prompt_ids": local.prompt_ids,
         "completion_ids": local.completion_ids,
         "logprobs": None,
-        "env_mask": [[int(not masked)] * n for n, masked in zip(lengths, local.masked, strict=True)],
+        "env_mask": local.mask,
     }
 
 
@@ -347,26 +387,3 @@ def _no_reward(prompts: list[Any], **_: Any) -> list[float]:
 
 def _as_it_is(item: Any) -> Any:
     return item
-
-
-def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) / len(known) if known else math.nan
-
-
-def _save(trainer: _Trainer, tokenizer: Any, out: Path) -> None:
-    """Write weights (adapters merged), config and tokenizer to ``out``, which appears whole or not at all."""
-    accelerator = trainer.accelerator
-    policy = accelerator.unwrap_model(trainer.model)
-    if trainer.spec.lora is not None:
-        policy = policy.merge_and_unload()
-        weights = policy.state_dict()
-    else:
-        weights = accelerator.get_state_dict(trainer.model_wrapped)
-    if accelerator.is_main_process:
-        partial = out.with_name(out.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        policy.save_pretrained(partial, state_dict=weights, safe_serialization=True)
-        tokenizer.save_pretrained(partial)
-        partial.rename(out)
-    accelerator.wait_for_everyone()

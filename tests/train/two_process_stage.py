@@ -28,7 +28,7 @@ def main(folder: Path, mode: str) -> None:
         return [float(len(set(rollout.text.split()))) if i else None for i, rollout in enumerate(batch.rollouts)]
 
     digests: list[str] = []
-    save = trl_backend._save
+    save = trl_backend.save_policy
 
     def digest_then_save(trainer: object, *rest: object) -> None:
         weights = trainer.accelerator.unwrap_model(trainer.model).state_dict()  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ def main(folder: Path, mode: str) -> None:
         digests.append(hashlib.sha256(joined).hexdigest())
         save(trainer, *rest)  # type: ignore[arg-type]
 
-    trl_backend._save = digest_then_save  # type: ignore[assignment]
+    trl_backend.save_policy = digest_then_save  # type: ignore[assignment]
     rows = [TrainRow(user(f"w{i} w{i + 1}")) for i in range(4)]
     spec = TrainSpec(
         steps=1,
