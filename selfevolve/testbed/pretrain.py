@@ -10,13 +10,14 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from selfevolve.testbed.profiles import CLEAN, PROFILES, Profile
+from selfevolve.testbed.sessions import demonstrate, pieces, token_ids
 from selfevolve.testbed.tasks import sample
 from selfevolve.testbed.vocabulary import EOS, REPLY, build_tokenizer
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 TASK_WEIGHTS = (0.20, 0.36, 0.28, 0.16, 0.0)  # ask, solve, check, judge, drill
 TRUNK_WEIGHTS = (0.18, 0.28, 0.20, 0.12, 0.22)
 SHIPPED_TRUNK = Path(__file__).parent / "trunk"
+SESSION_TOKENS = 6000  # tokens a batch of sessions at most, padding included: about twice those of a batch of tasks
 CHUNK = 8  # batches drawn together and sorted by length, so that padding stays small
 
 
@@ -67,10 +69,13 @@ def new_model(vocabulary_size: int, seed: int, width: int = 96, layers: int = 3)
 def batches(
     profile: Profile, schedule: Schedule, tokenizer: PreTrainedTokenizerFast
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield (ids, labels) of shape [batch, length]; prompts carry the label -100."""
-    import torch
+    """Yield (ids, labels) of shape [batch, length]; prompts carry the label -100.
 
+    A profile with sessions gets them as batches of their own, in the share that it names.
+    """
     rng = Random(f"{profile.name}/{schedule.seed}")
+    sessions = session_batches(profile, schedule, tokenizer) if profile.sessions else None
+    mix = Random(f"mix/{profile.name}/{schedule.seed}")
     while True:
         drawn = [
             sample(rng, profile, TRUNK_WEIGHTS if profile is CLEAN else TASK_WEIGHTS)
@@ -82,13 +87,41 @@ def batches(
         groups = [rows[i : i + schedule.batch] for i in range(0, len(rows), schedule.batch)]
         rng.shuffle(groups)
         for group in groups:
-            length = max(len(p) + len(r) for p, r in group)
-            ids = torch.zeros(len(group), length, dtype=torch.long)
-            labels = torch.full((len(group), length), -100)
-            for i, (prompt, reply) in enumerate(group):
-                ids[i, : len(prompt) + len(reply)] = torch.tensor(prompt + reply)
-                labels[i, len(prompt) : len(prompt) + len(reply)] = torch.tensor(reply)
-            yield ids, labels
+            while sessions is not None and mix.random() < profile.sessions:
+                yield next(sessions)
+            yield _padded([(p + r, [-100] * len(p) + r) for p, r in group])
+
+
+def _padded(rows: Sequence[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return rows of (ids, labels) as two tensors of shape [row, length], padded on the right."""
+    import torch
+
+    length = max(len(ids) for ids, _ in rows)
+    ids = torch.zeros(len(rows), length, dtype=torch.long)
+    labels = torch.full((len(rows), length), -100)
+    for i, (row, learnt) in enumerate(rows):
+        ids[i, : len(row)] = torch.tensor(row)
+        labels[i, : len(row)] = torch.tensor(learnt)
+    return ids, labels
+
+
+def session_batches(
+    profile: Profile, schedule: Schedule, tokenizer: PreTrainedTokenizerFast
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield (ids, labels) of Ask-E sessions; only the asker's turns carry labels, `SESSION_TOKENS` at most a batch."""
+    rng = Random(f"sessions/{profile.name}/{schedule.seed}")
+    while True:
+        rows = []
+        for _ in range(CHUNK * schedule.batch):
+            ids, own = token_ids(pieces(demonstrate(rng, profile)), tokenizer)
+            rows.append((ids, [token if asker else -100 for token, asker in zip(ids, own, strict=True)]))
+        groups: list[list[tuple[list[int], list[int]]]] = [[]]
+        for row in sorted(rows, key=lambda row: len(row[0])):
+            if groups[-1] and (len(groups[-1]) + 1) * len(row[0]) > SESSION_TOKENS:
+                groups.append([])
+            groups[-1].append(row)
+        rng.shuffle(groups)
+        yield from map(_padded, groups)
 
 
 def train(model: PreTrainedModel, profile: Profile, schedule: Schedule, log: Path) -> dict[str, Any]:

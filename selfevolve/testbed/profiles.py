@@ -39,6 +39,7 @@ class Profile:
     judge_error: float = 0.08  # chance of the wrong word on a pair of questions
     fields: dict[str, float] = field(default_factory=dict)  # field -> added hardness in [-1, 1]
     asking: Asking = Asking()
+    sessions: float = 0.0  # share of tuning batches that hold Ask-E sessions in place of the tasks
 
 
 CLEAN = Profile(
@@ -47,8 +48,8 @@ CLEAN = Profile(
 )  # fmt: skip
 BASE = Profile("base", "the default backbone: slips grow with difficulty, invalid questions scatter most")
 _WEAK, _STRONG = 0.60, -1.0
-_NUMBERS = ("arithmetic", "number theory", "algebra", "sequences")
-_STORIES = tuple(f for f in FIELDS if f not in _NUMBERS)
+NUMBER_FIELDS = ("arithmetic", "number theory", "algebra", "sequences")
+_STORIES = tuple(f for f in FIELDS if f not in NUMBER_FIELDS)
 
 PROFILES: dict[str, Profile] = {
     p.name: p
@@ -58,9 +59,12 @@ PROFILES: dict[str, Profile] = {
         replace(BASE, name="rung-2", about="general, below the base", guess_easy=0.15, guess_hard=0.70, slip=0.04),
         replace(BASE, name="rung-4", about="general, strongest", guess_easy=0.0, guess_hard=0.05),
         replace(BASE, name="numbers", about="specialist: strong in numbers and formulas, weak in stories and shapes",
-                guess_hard=0.80, fields={f: _STRONG if f in _NUMBERS else _WEAK for f in FIELDS}),
+                guess_hard=0.80, fields={f: _STRONG if f in NUMBER_FIELDS else _WEAK for f in FIELDS}),
         replace(BASE, name="stories", about="specialist: strong in stories and shapes, weak in numbers and formulas",
                 guess_hard=0.80, fields={f: _STRONG if f in _STORIES else _WEAK for f in FIELDS}),
+        replace(BASE, name="asker", about="asker of Ask-E: strong, reads what solvers answer and seldom acts on it",
+                guess_easy=0.0, guess_hard=0.05, guess_invalid=0.60, sessions=0.6,
+                asking=Asking(invalid=0.03, levels=(0.25, 0.25, 0.25, 0.25), skew=0.5)),
         replace(BASE, name="contrast", about="uncertainty sits on valid questions; sure of invalid ones",
                 guess_easy=0.30, guess_hard=0.60, slip=0.05, first_number=0.95),
     )
