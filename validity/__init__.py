@@ -17,7 +17,7 @@ from validity.intervals import Estimate
 from validity.prompts import VALIDITY_TEMPLATE, validity_prompt
 from validity.reward import InitialisationOutcome, initialisation_outcome, initialisation_reward
 from validity.verdict import INVALID, Verdict, is_rejection, read_verdict
-from validity.vote import ValidityDecision, ValidityVote, gate_value, vote_validity
+from validity.vote import ValidityDecision, ValidityVote, gate_value, settled, vote_validity
 
 __all__ = [
     "INVALID",
@@ -40,6 +40,7 @@ __all__ = [
     "is_rejection",
     "read_examples",
     "read_verdict",
+    "settled",
     "validity_prompt",
     "vote_validity",
     "write_examples",

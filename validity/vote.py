@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -81,6 +81,38 @@ def vote_validity(
     else:
         decision = ValidityDecision.VALID
     return ValidityVote(invalid, valid, undecided, asked, u, decision)
+
+
+def settled(
+    verdicts: Sequence[Verdict], planned: int, denominator: Denominator = "answered", min_answered: float = 0.5
+) -> ValidityDecision | None:
+    """Return the decision that all `planned` verdicts will give whatever the missing ones say; None while it is open.
+
+    So asking can stop with the same decision. The share ``u`` of an early stop is that of the verdicts so far: where its
+    value is needed (an invalid question's reward), ask for all.
+
+    Args:
+        verdicts: Those that came, at most `planned`.
+        planned: Verdicts that would be asked for in all.
+        denominator: As in `vote_validity`.
+        min_answered: As in `vote_validity`.
+    """
+    rest = planned - len(verdicts)
+    if rest < 0:
+        raise ValueError(f"{len(verdicts)} verdicts came of {planned} that were planned")
+    invalid, valid = verdicts.count(Verdict.INVALID), verdicts.count(Verdict.VALID)
+    least, most = invalid, invalid + rest
+    if denominator == "answered":
+        # the missing ones all speak for validity, or all against it
+        certain_invalid = 2 * least > invalid + valid + rest
+        certain_valid = 2 * most <= invalid + valid + rest
+    else:
+        certain_invalid, certain_valid = 2 * least > planned, 2 * most <= planned
+    if invalid + valid < min_answered * planned or invalid + valid == 0:
+        return None  # too few may answer in the end
+    if certain_invalid or certain_valid:
+        return ValidityDecision.INVALID if certain_invalid else ValidityDecision.VALID
+    return None
 
 
 def gate_value(vote: ValidityVote) -> float | None:
