@@ -88,8 +88,8 @@ def settled(
 ) -> ValidityDecision | None:
     """Return the decision that all `planned` verdicts will give whatever the missing ones say; None while it is open.
 
-    So asking can stop with the same decision. The share ``u`` of an early stop is that of the verdicts so far: where its
-    value is needed (an invalid question's reward), ask for all.
+    So asking can stop with the same decision. The share ``u`` of an early stop is that of the verdicts so far: where
+    its value is needed (an invalid question's reward), ask for all.
 
     Args:
         verdicts: Those that came, at most `planned`.
