@@ -108,7 +108,8 @@ def settled(
         certain_valid = 2 * most <= invalid + valid + rest
     else:
         certain_invalid, certain_valid = 2 * least > planned, 2 * most <= planned
-    if invalid + valid < min_answered * planned or invalid + valid == 0:
+    answered = invalid + valid
+    if answered < min_answered * planned or (denominator == "answered" and not answered):
         return None  # too few may answer in the end
     if certain_invalid or certain_valid:
         return ValidityDecision.INVALID if certain_invalid else ValidityDecision.VALID
