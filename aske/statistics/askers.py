@@ -19,7 +19,13 @@ SAMPLES = 20_000  # sign patterns drawn above
 SIGNS_AT_ONCE = 4_000_000  # signs held in memory at a time
 
 
-def sign_flip_test(differences: Sequence[float], *, samples: int = SAMPLES, seed: int = 0) -> float | None:
+def sign_flip_test(
+    differences: Sequence[float],
+    groups: Sequence[Hashable] | None = None,
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> float | None:
     """Return the two-sided p-value of the paired permutation test (Fisher's randomisation test by sign flips).
 
     Under the null the two askers are exchangeable in every cell, so each difference is as likely with either sign.
@@ -28,19 +34,31 @@ def sign_flip_test(differences: Sequence[float], *, samples: int = SAMPLES, seed
     and ``(1 + hits) / (1 + samples)`` is returned, never 0 (Phipson and Smyth 2010). For 0/1 outcomes the test is
     McNemar's exact test.
 
+    Args:
+        differences: First less second asker, a number a cell.
+        groups: Cells that flip together, such as the pair of each cell; None: every cell by itself.
+        samples: Sign patterns to draw where there are too many to enumerate.
+        seed: Seed of these.
+
     Returns:
         The p-value: 1 where all differences are 0, None where there is none.
 
     Raises:
-        ValueError: A difference is not finite, or ``samples`` is below 1.
+        ValueError: A difference is not finite, lengths differ, or ``samples`` is below 1.
     """
     if samples < 1:
         raise ValueError(f"samples is {samples}; ask for at least 1, usefully for 10,000 or more")
-    if not all(isfinite(d) for d in differences):
-        raise ValueError("a difference is infinite or not a number; leave cells that are undecided out")
+    for d in differences:
+        if not isfinite(d):
+            raise ValueError(f"a difference is {d}; it must be a finite number: leave cells that are undecided out")
+    if groups is not None and len(groups) != len(differences):
+        raise ValueError(f"{len(differences)} differences and {len(groups)} groups are given; give one for each")
     if not differences:
         return None
-    moving = np.array([d for d in differences if d != 0], dtype=np.float64)
+    totals: dict[Hashable, float] = {}
+    for key, d in zip(range(len(differences)) if groups is None else groups, differences, strict=True):
+        totals[key] = totals.get(key, 0.0) + d
+    moving = np.array([total for total in totals.values() if total != 0], dtype=np.float64)
     if not moving.size:
         return 1.0
     bound = abs(moving.sum()) - 1e-12 * np.abs(moving).sum()  # rounding must not turn a tie into a miss
@@ -97,10 +115,21 @@ class Comparison:
         return dict(vars(self))
 
 
+def _differences(x: Mapping[Cell, float | None], y: Mapping[Cell, float | None]) -> dict[Cell, float]:
+    """Return first less second for the cells that both have and neither has undecided."""
+    differences = {}
+    for cell, a in x.items():
+        b = y.get(cell)
+        if a is not None and b is not None:
+            differences[cell] = float(a) - float(b)
+    return differences
+
+
 def compare_askers(
     scores: Mapping[str, Mapping[Cell, float | None]],
     *,
     shared_slots: bool = True,
+    flip_pairs: bool = False,
     draws: int = DRAWS,
     samples: int = SAMPLES,
     seed: int = 0,
@@ -113,6 +142,8 @@ def compare_askers(
             where it is ungradable; any other score works too.
         shared_slots: True: the interval resamples pairs and slots, safe whatever the slots share, and too wide by up
             to 1.7 where they share nothing. False: pairs alone; right where a slot is only a number in a pair.
+        flip_pairs: True: the test flips whole pairs, which speaks about other pairs too and needs at least six of them
+            to reach 0.05. False: single cells, which speaks about the pairs played.
         draws: Bootstrap draws of the intervals.
         samples: Sign patterns drawn for a p-value where the exact one is out of reach.
         seed: Seed of both.
@@ -124,15 +155,12 @@ def compare_askers(
     rows = []
     for first, second in combinations(scores, 2):
         x, y = scores[first], scores[second]
-        both = [cell for cell in x if cell in y]
-        cells, differences = [], []
-        for cell in both:
-            a, b = x[cell], y[cell]
-            if a is not None and b is not None:
-                cells.append(cell)
-                differences.append(float(a) - float(b))
+        played = sum(cell in y for cell in x)
+        cells = _differences(x, y)
+        differences = list(cells.values())
+        pairs = [pair for pair, _ in cells]
         slots = [slot for _, slot in cells] if shared_slots else None
-        estimate = clustered_mean(differences, [pair for pair, _ in cells], slots, draws=draws, seed=seed, level=level)
+        estimate = clustered_mean(differences, pairs, slots, draws=draws, seed=seed, level=level)
         rows.append(
             Comparison(
                 first=first,
@@ -140,13 +168,13 @@ def compare_askers(
                 difference=estimate.value,
                 low=estimate.low,
                 high=estimate.high,
-                p=sign_flip_test(differences, samples=samples, seed=seed),
+                p=sign_flip_test(differences, pairs if flip_pairs else None, samples=samples, seed=seed),
                 p_holm=None,
                 n=len(differences),
                 first_only=sum(d > 0 for d in differences),
                 second_only=sum(d < 0 for d in differences),
-                ungradable=len(both) - len(cells),
-                unmatched=len(x) + len(y) - 2 * len(both),
+                ungradable=played - len(cells),
+                unmatched=len(x) + len(y) - 2 * played,
             )
         )
     return [

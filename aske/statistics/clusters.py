@@ -124,8 +124,9 @@ def _kept(
             raise ValueError(f"{len(values)} values and {len(keys)} {name} are given; give one for each value")
     chosen = [i for i, value in enumerate(values) if value is not None]
     kept = np.array([values[i] for i in chosen], dtype=np.float64)
-    if not all(isfinite(v) for v in kept):
-        raise ValueError("a value is infinite or not a number; give None for what is undecided")
+    for v in kept:
+        if not isfinite(v):
+            raise ValueError(f"a value is {v}; it must be a finite number: give None for what is undecided")
     return kept, _numbered(chosen, pairs), _numbered(chosen, slots)
 
 

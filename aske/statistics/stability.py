@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from math import ceil, comb, sqrt
 
+from aske.labels import Label
 from aske.statistics.chance import Resample, exactly_one, one_of_two_copies
 from aske.statistics.clusters import DRAWS, clustered_mean
 from aske.statistics.rate import LEVEL, Estimate, Rate, rate, wilson
 
-CALIBRATED, TOO_EASY, TOO_HARD = LABELS = ("calibrated", "too_easy", "too_hard")
+LABELS = (Label.CALIBRATED, Label.TOO_EASY, Label.TOO_HARD)  # the labels of a graded question
 THRESHOLD = 0.8  # a solver "reliably" solves a question from here on
 
 
@@ -22,7 +23,7 @@ def label_probabilities(question: Resample) -> Mapping[str, float] | None:
     one, p_a, p_b = exactly_one(question), question.p_a, question.p_b
     if one is None or p_a is None or p_b is None:
         return None
-    return {CALIBRATED: one, TOO_EASY: p_a * p_b, TOO_HARD: (1 - p_a) * (1 - p_b)}
+    return {Label.CALIBRATED: one, Label.TOO_EASY: p_a * p_b, Label.TOO_HARD: (1 - p_a) * (1 - p_b)}
 
 
 def flip_from(label: str, question: Resample) -> float | None:
