@@ -90,10 +90,14 @@ def quote(content: bytes) -> str:
 
 def _in_order(choices: list[Any]) -> list[Any]:
     """Return the choices by their index, where all have one and no two the same; else as they came."""
-    indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
-    if all(type(index) is int for index in indices) and len(set(indices)) == len(indices):
-        return [choice for _, choice in sorted(zip(indices, choices, strict=True), key=lambda pair: pair[0])]
+    by_index = {choice["index"]: choice for choice in choices if isinstance(choice, dict) and _is_index(choice)}
+    if len(by_index) == len(choices):
+        return [by_index[index] for index in sorted(by_index)]
     return choices
+
+
+def _is_index(choice: dict[str, Any]) -> bool:
+    return type(choice.get("index")) is int
 
 
 def _count(value: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import time
 from collections import deque
@@ -12,6 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from selfevolve.sampling.endpoint import Endpoint
+
+if logging.getLogger("httpx").level == logging.NOTSET:  # it tells every request at INFO, thousands a minute
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 MOST_BYTES = 256 * 2**20  # of one response
 

@@ -33,8 +33,8 @@ def retry_after_seconds(value: str | None, now: datetime | None = None) -> float
 def backoff(first: float, largest: float, failures: int, seed: int) -> float:
     """Return the pause after the given number of failures in a row (1 or more), in seconds.
 
-    The pause doubles with each failure up to ``largest``; half of it is drawn from the seed, so that callers that failed
-    together do not come back together.
+    The pause doubles with each failure up to ``largest``; half of it is drawn from the seed, so that callers that
+    failed together do not come back together.
     """
     full = min(largest, first * 2.0 ** min(failures - 1, 60))
     return full * random.Random(f"{seed}/{failures}").uniform(0.5, 1.0)

@@ -1,0 +1,225 @@
+"""Replies kept on disk by what was asked, and a sampler that asks only for what is missing (ground floor).
+
+A reply's address is the hash of (identity of the model, messages, sampling without n, sample index). The seed is part
+of the sampling: another seed asks for other draws. Equal prompts in one call are further samples of one prompt: the
+second one's samples have indices n to 2n-1, so no draw is handed out twice within a call. At temperature 0 all samples
+are the one of index 0. Axis legend: ``[prompt][sample]``.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from selfevolve.sampling._derive import derive
+from selfevolve.sampling.protocol import FinishReason, Prompt, Reply, Sampler, Sampling
+
+_KEPT = (FinishReason.STOP, FinishReason.LENGTH)  # a failure is asked for again
+_LAYOUT = 1  # of the file; part of its header
+
+
+@runtime_checkable
+class StreamingSampler(Protocol):
+    """A sampler that hands over each prompt's replies as they come, such as `HttpSampler`."""
+
+    def sample_each(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, list[Reply]]]:
+        """Yield (index of the prompt, its replies), in any order."""
+        ...
+
+
+class ReplyCache:
+    """A file of replies by address (SQLite); several threads and processes of one machine may use it at once.
+
+    What was put is there after a kill of the process at any moment. A power cut may lose the last replies, never the
+    file. The file must lie on a local disk.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            ValueError: the file is something else.
+        """
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False, isolation_level=None)
+        try:
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise ValueError(f"{path} is no cache of replies ({error}); move it away or name another file") from None
+        except ValueError:
+            self._connection.close()
+            raise
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        run("BEGIN IMMEDIATE")  # another process may be making the file at the same time
+        (layout,), (tables,) = (
+            run("PRAGMA user_version").fetchone(),
+            run("SELECT count(*) FROM sqlite_master").fetchone(),
+        )
+        if layout != _LAYOUT and (layout or tables):
+            raise ValueError(f"{self.path} has layout {layout}, {_LAYOUT} is read here; name another file")
+        run("CREATE TABLE IF NOT EXISTS replies (address TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+        run(f"PRAGMA user_version={_LAYOUT}")
+        run("COMMIT")
+        run("PRAGMA journal_mode=WAL")
+        run("PRAGMA synchronous=NORMAL")
+
+    def __len__(self) -> int:
+        """Count the replies."""
+        with self._lock:
+            count: int = self._connection.execute("SELECT count(*) FROM replies").fetchone()[0]
+        return count
+
+    def get(self, addresses: Iterable[str]) -> dict[str, Reply]:
+        """Return the replies that are there, marked as cached."""
+        found: dict[str, Reply] = {}
+        left = iter(dict.fromkeys(addresses))
+        while some := tuple(islice(left, 500)):
+            marks = ",".join("?" * len(some))
+            with self._lock:
+                rows = self._connection.execute(
+                    f"SELECT address, reply FROM replies WHERE address IN ({marks})", some
+                ).fetchall()
+            found.update((address, _read(text)) for address, text in rows)
+        return found
+
+    def put(self, replies: Mapping[str, Reply]) -> None:
+        """Keep the replies that ended by themselves or at the limit; the first one at an address stays."""
+        rows = [(address, _write(reply)) for address, reply in replies.items() if reply.finish_reason in _KEPT]
+        if not rows:
+            return
+        with self._lock, closing(self._connection.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                cursor.executemany("INSERT OR IGNORE INTO replies VALUES (?, ?)", rows)
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+
+class CachedSampler:
+    """Answer from the cache, and from another sampler what is missing there.
+
+    Samples are numbered. A call with n = 5 after one with n = 3 finds samples 0 to 2 and asks for 3 and 4. What is
+    asked for from sample 0 on is asked with the caller's own seed, so an empty cache changes no reply to distinct
+    prompts; a later stretch is asked with a seed derived from the caller's and the stretch's first sample. So no two
+    samples of a prompt are one draw.
+    """
+
+    def __init__(self, inner: Sampler, cache: ReplyCache, identity: str | None = None) -> None:
+        """Keep both.
+
+        Args:
+            inner: who answers what is missing.
+            cache: where replies are kept.
+            identity: what a reply depends on beside prompt and sampling: the weights, by a name that changes with them.
+                None: ``inner.identity``, which `HttpSampler` has.
+
+        Raises:
+            ValueError: no identity is known.
+        """
+        known = identity or getattr(inner, "identity", None)
+        if not known:
+            raise ValueError(
+                f"{inner.name!r} does not say which weights answer; "
+                "pass identity=, a name that changes with the weights"
+            )
+        self.inner, self.cache, self.identity = inner, cache, str(known)
+        self.name = inner.name
+
+    def address(self, prompt: Prompt, sampling: Sampling, sample: int) -> str:
+        """Return where the reply of one numbered sample is kept."""
+        what = {
+            "identity": self.identity,
+            "messages": [[message.role, message.content] for message in prompt],
+            "temperature": float(sampling.temperature),
+            "top_p": float(sampling.top_p),
+            "top_k": sampling.top_k,
+            "max_tokens": sampling.max_tokens,
+            "seed": sampling.seed,
+            "sample": sample,
+        }
+        return sha256(json.dumps(what, sort_keys=True).encode("ascii")).hexdigest()
+
+    def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[list[Reply]]:
+        """Return ``sampling.n`` replies for each prompt, in order; axes ``[prompt][sample]``."""
+        counts: dict[Prompt, int] = {}
+        for prompt in prompts:
+            counts[prompt] = counts.get(prompt, 0) + 1
+        greedy = sampling.temperature == 0
+        wanted = {prompt: 1 if greedy else count * sampling.n for prompt, count in counts.items()}
+        addresses = {
+            prompt: [self.address(prompt, sampling, i) for i in range(count)] for prompt, count in wanted.items()
+        }
+        found = self.cache.get(address for row in addresses.values() for address in row)
+        for (first, length), asked in _stretches(addresses, found).items():
+            seed = sampling.seed if first == 0 else derive(sampling.seed, "samples from", first)
+            for index, replies in self._ask(asked, replace(sampling, n=length, seed=seed)):
+                fresh = dict(zip(addresses[asked[index]][first : first + length], replies, strict=True))
+                self.cache.put(fresh)
+                found.update(fresh)
+        taken = dict.fromkeys(wanted, 0)
+        answers: list[list[Reply]] = []
+        for prompt in prompts:
+            row, start = addresses[prompt], taken[prompt]
+            picked = row * sampling.n if greedy else row[start : start + sampling.n]
+            answers.append([found[address] for address in picked])
+            taken[prompt] += sampling.n
+        return answers
+
+    def _ask(self, prompts: list[Prompt], sampling: Sampling) -> Iterator[tuple[int, list[Reply]]]:
+        """Yield each prompt's replies, at once where the inner sampler can, so that a kill loses little."""
+        if isinstance(self.inner, StreamingSampler):
+            yield from self.inner.sample_each(prompts, sampling)
+        else:
+            yield from enumerate(self.inner.sample(prompts, sampling))
+
+
+def _stretches(
+    addresses: Mapping[Prompt, list[str]], found: Mapping[str, Reply]
+) -> dict[tuple[int, int], list[Prompt]]:
+    """Return the prompts that lack samples, by (first sample, length) of each unbroken stretch that is missing."""
+    stretches: dict[tuple[int, int], list[Prompt]] = {}
+    for prompt, row in addresses.items():
+        first = 0
+        while first < len(row):
+            if row[first] in found:
+                first += 1
+                continue
+            end = next((i for i in range(first, len(row)) if row[i] in found), len(row))
+            stretches.setdefault((first, end - first), []).append(prompt)
+            first = end
+    return stretches
+
+
+def _write(reply: Reply) -> str:
+    kept: dict[str, Any] = {
+        "text": reply.text,
+        "finish_reason": reply.finish_reason.value,
+        "prompt_tokens": reply.prompt_tokens,
+    }
+    kept |= {"completion_tokens": reply.completion_tokens, "seconds": reply.seconds, "seed": reply.seed}
+    return json.dumps(kept)
+
+
+def _read(text: str) -> Reply:
+    kept = json.loads(text)
+    return Reply(**(kept | {"finish_reason": FinishReason(kept["finish_reason"])}), cached=True)
