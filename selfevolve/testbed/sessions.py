@@ -130,7 +130,8 @@ def turn(rng: Random, profile: Profile, marks: tuple[str, ...], move: Move, prob
     """Return an asker's turn and its question; the draft is as good as `profile`."""
     flawed = rng.random() < profile.asking.invalid
     question = exercise((flawed_question if flawed else valid_question)(rng, probe.pattern, probe.level))
-    draft = shown(Reply(solve_reply(rng, profile, question), FinishReason.STOP), pack(), 2000)
+    draft = shown(Reply(solve_reply(rng, profile, question), FinishReason.STOP), pack(), Rules().reply_chars)
+    draft = draft.replace(" \\boxed", "\\boxed")  # a mark takes its blank: so a sampled turn decodes
     return f"#Reasoning#{''.join(marks)}{move}#Draft# {draft}#Question# {question.text}", question
 
 
