@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from aske.labels import Equal, Grade, Label, Reason, Truncated, failure, grade
-from aske.parsing import Malformed, Turn, parse_turn
+from aske.parsing import Malformed, Turn, parse_turn, printable
 from aske.prompts import AskePack
 from selfevolve.answers import compare, extract
+from selfevolve.answers.extract import after_thinking
 from selfevolve.sampling import Message, Prompt, Reply
 
 _SUMMARY = "summary:"
@@ -56,18 +57,18 @@ def shown(reply: Reply, pack: AskePack, limit: int) -> str:
     """Return what the asker reads of a solver's reply: a short summary and the final answer, cut to `limit` characters.
 
     The summary is the text behind the last "Summary:" where there is one, else the reply without its thinking block.
+    It is the summary that is cut; an answer is cut only where it alone is too long.
     """
     answer = extract(reply.text, reply.finish_reason.value)
-    before, closed, after = reply.text.rpartition("</think>")
     if pack.summary == "thinking":
-        text = before.replace("<think>", "")
+        text = reply.text.rpartition("</think>")[0].replace("<think>", "")
     else:
-        text = after if closed else ("" if "<think>" in reply.text else reply.text)
+        text = after_thinking(reply.text) or ""
         at = text.lower().rfind(_SUMMARY)
         text = text if at < 0 else text[at + len(_SUMMARY) :]
-    given = answer if answer is not None else pack.no_answer
+    given = printable(answer) if answer is not None else pack.no_answer
     room = limit - len(pack.fill_shown("", given))
-    return pack.fill_shown(text.strip()[: max(0, room)], given)[:limit]
+    return pack.fill_shown(printable(text).strip()[: max(0, room)], given)[:limit]
 
 
 @dataclass
@@ -137,7 +138,7 @@ class Session:
         if reason in (Reason.HTTP, Reason.TIMEOUT, Reason.CONTEXT_EXHAUSTED):
             self.end(reason, f"asker, turn {len(self.turns) + 1}: {reply.error or reply.finish_reason.value}")
             return
-        self.messages.append(Message("assistant", reply.text))
+        self.messages.append(Message("assistant", printable(reply.text)))
         turn = parse_turn(reply, self.rules.question_words)
         self.turns.append(turn)
         if turn.question is not None:
@@ -194,6 +195,8 @@ class Session:
 
     def end(self, reason: Reason, detail: str) -> None:
         """End the session as ungradable: a failed call, or no room for the asker's next turn."""
+        if self.over:
+            raise RuntimeError(f"session {self.id} is over; it cannot end once more")
         self._finish(Grade(Label.UNGRADABLE, reason, detail))
 
     def _finish(self, result: Grade) -> None:

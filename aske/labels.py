@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations
 from typing import Literal
 
 from selfevolve.answers import Equivalence, compare, extract
@@ -23,7 +24,9 @@ class Label(StrEnum):
     TOO_EASY = "too_easy"  # both agree
     TOO_HARD = "too_hard"  # neither agrees
     NO_QUESTION = "no_question"  # the asker's final turn holds no question
-    BAD_CROSS_CHECK = "bad_cross_check"  # cross-checks that ended by themselves disagree or hold no answer
+    BAD_CROSS_CHECK = (
+        "bad_cross_check"  # of the cross-checks that ended by themselves, two disagree or one holds no answer
+    )
     UNGRADABLE = "ungradable"  # something outside the game failed: out of every rate and baseline
 
     @property
@@ -83,8 +86,9 @@ def grade(
 ) -> Grade:
     """Return the label of a final question (method, Ask-E; decision 7).
 
-    The cross-checks come first: they must end by themselves, hold an answer each, and agree. Then each boundary reply
-    is compared with the first cross-check's answer.
+    The cross-checks come first. Those that ended by themselves settle the question as bad where one holds no answer or
+    two differ, whatever became of the others; else all must have ended, and all must be comparable. Then each boundary
+    reply is compared with the first cross-check's answer.
 
     Args:
         boundary: one reply a solver.
@@ -94,24 +98,12 @@ def grade(
     """
     if len(boundary) != 2 or not checks:
         raise ValueError(
-            f"{len(boundary)} boundary replies and {len(checks)} cross-checks are given; 2 and 1 or more are"
+            f"{len(boundary)} boundary replies and {len(checks)} cross-checks are given; 2 and 1 or more are needed"
         )
     answers = tuple(extract(r.text, r.finish_reason) for r in boundary)
-    for i, check in enumerate(checks):
-        reason = failure(check)
-        if reason is not None:
-            return _ungradable(reason, f"cross-check {i + 1}: {check.error or check.finish_reason.value}", answers)
-    given = [extract(c.text, c.finish_reason) for c in checks]
-    first = given[0]
-    if first is None or None in given:
-        return Grade(Label.BAD_CROSS_CHECK, detail=f"{given.count(None)} of {len(given)} cross-checks hold no answer",
-                     answers=answers)  # fmt: skip
-    verdicts = [equal(first, other) for other in given[1:] if other is not None]
-    if Equivalence.DIFFERENT in verdicts:
-        return Grade(Label.BAD_CROSS_CHECK, detail="cross-checks disagree: " + " / ".join(map(str, given)),
-                     answers=answers)  # fmt: skip
-    if Equivalence.UNDECIDED in verdicts:
-        return _ungradable(Reason.GRADER, "cross-checks could not be compared", answers)
+    first, bad = _agreed(checks, equal)
+    if bad is not None:
+        return Grade(bad.label, bad.reason, bad.detail, None, (), answers)
     marked = [_mark(first, r, a, equal, truncated) for r, a in zip(boundary, answers, strict=True)]
     marks = tuple(mark for mark, _ in marked)
     reasons = [(i, reason) for i, (_, reason) in enumerate(marked) if reason is not None]
@@ -143,5 +135,22 @@ def _mark(
             return Mark.UNDECIDED, Reason.GRADER
 
 
-def _ungradable(reason: Reason, detail: str, answers: tuple[str | None, ...]) -> Grade:
-    return Grade(Label.UNGRADABLE, reason, detail, None, (), answers)
+def _agreed(checks: Sequence[Reply], equal: Equal) -> tuple[str, Grade | None]:
+    """Return the answer that all cross-checks agree on, or why there is none."""
+    given = [extract(c.text, c.finish_reason) for c in checks if failure(c) is None]
+    found = [answer for answer in given if answer is not None]
+    if len(found) < len(given):
+        detail = f"{len(given) - len(found)} of {len(checks)} cross-checks hold no answer"
+        return "", Grade(Label.BAD_CROSS_CHECK, detail=detail)
+    # all pairs: a comparison that knows units or choices need not carry over from one answer to the next
+    verdicts = {equal(one, other) for one, other in combinations(found, 2)}
+    if Equivalence.DIFFERENT in verdicts:
+        return "", Grade(Label.BAD_CROSS_CHECK, detail="cross-checks disagree: " + " / ".join(found))
+    for i, check in enumerate(checks):
+        reason = failure(check)
+        if reason is not None:
+            detail = f"cross-check {i + 1}: {check.error or check.finish_reason.value}"
+            return "", Grade(Label.UNGRADABLE, reason, detail)
+    if Equivalence.UNDECIDED in verdicts:
+        return "", Grade(Label.UNGRADABLE, Reason.GRADER, "cross-checks could not be compared")
+    return found[0], None

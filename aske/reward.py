@@ -36,6 +36,11 @@ class RewardSettings:
     neighbours: int = 5  # nearest questions of the memory whose cosines are averaged
     memory: int = 5000  # questions remembered
 
+    def __post_init__(self) -> None:
+        """Refuse counts and weights outside their range."""
+        if self.neighbours < 1 or self.memory < 1 or self.alpha < 0:
+            raise ValueError(f"{self}: neighbours and memory must be 1 or more, alpha 0 (off) or more")
+
 
 @dataclass(frozen=True)
 class SessionReward:
@@ -75,6 +80,8 @@ class Memory:
 
     def __init__(self, size: int = 5000) -> None:
         """Start empty."""
+        if size < 1:
+            raise ValueError(f"size is {size}; a memory holds at least 1 question, or none is passed")
         self.size = size
         self.questions: list[str] = []
         self.vectors: Vectors | None = None
@@ -140,6 +147,11 @@ def score(
         memory: past questions; None: no diversity term.
         embed: turns questions into vectors; needed with a memory.
     """
+    if not len(labels) == len(malformed) == len(questions):
+        raise ValueError(
+            f"{len(labels)} labels, {len(malformed)} counts and {len(questions)} questions are given; "
+            "give one of each a session"
+        )
     graded = [i for i, (label, q) in enumerate(zip(labels, questions, strict=True)) if label.counted and q is not None]
     novelty: dict[int, float] = {}
     if memory is not None and settings.alpha and graded:
@@ -157,7 +169,7 @@ def score(
             continue
         terms = {
             "calibration": base,
-            "format": settings.malformed * wrong,
+            "format": settings.malformed * wrong if wrong else 0.0,  # never -0.0
             "diversity": max(0.0, base) * settings.alpha * novelty.get(i, 0.0),
         }
         rewards.append(SessionReward(sum(terms.values()), terms))

@@ -67,6 +67,7 @@ def _fill(text: str, **values: str) -> str:
     return _PLACEHOLDER.sub(lambda found: values.get(found.group(1), found.group(0)), text)
 
 
+_MAY_BE_NONE = ("asker_system", "solve_system")
 _NEEDED = {
     "results": ("{shown_1}", "{shown_2}"),
     "final": ("{shown_1}", "{shown_2}"),
@@ -85,12 +86,22 @@ def load_pack(name: str) -> AskePack:
     path = Path(__file__).parent / f"{name}.yaml" if shipped else Path(name)
     if not path.is_file():
         raise AskeError(f"prompts is {name!r}: none of {', '.join(SHIPPED)}, and no file of that name exists")
-    texts = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        texts = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise AskeError(
+            f"{path} cannot be read: {error}", "Prompts are a YAML file that maps names to texts."
+        ) from None
     known = {f.name for f in fields(AskePack)} - {"name"}
-    if not isinstance(texts, dict) or not all(isinstance(v, str | None) for v in texts.values()):
-        raise AskeError(f"{path} must map some of {', '.join(sorted(known))} to texts")
+    if not isinstance(texts, dict):
+        raise AskeError(f"{path} holds {type(texts).__name__}; it must map some of {', '.join(sorted(known))} to texts")
     if unknown := sorted(set(texts) - known):
         raise AskeError(f"{path} has the unknown key {unknown[0]!r}", f"The keys are {', '.join(sorted(known))}.")
+    for key, text in texts.items():
+        if not isinstance(text, str) and not (text is None and key in _MAY_BE_NONE):
+            raise AskeError(
+                f"{path}: {key!r} is {text!r}; it must be a text", "Put a text that begins with a sign in quotes."
+            )
     for key, marks in _NEEDED.items():
         for mark in marks:
             if key in texts and mark not in texts[key]:
