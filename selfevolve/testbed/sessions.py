@@ -167,7 +167,7 @@ def demonstrate(rng: Random, profile: Profile, policy: Policy = Policy(), probes
         if session.left and rng.random() < policy.lost:
             text = text.partition("#Question#")[0]
         session.hear_asker(Reply(text, FinishReason.STOP))
-        if session.state is State.BOUNDARY and len(asked) < count:
+        if session.question is not None and len(asked) < count:
             replies = _reply(rng, policy, solvers[0], question), _reply(rng, policy, solvers[1], question)
             probe = replace(probe, marks=_marks(rng, policy, session.turns[-1].draft_answer, replies))
             session.hear_boundary(*replies)
