@@ -17,7 +17,7 @@ from aske.labels import Equal, Reason
 from aske.prompts import AskePack
 from aske.records import Call, SessionRecord, record
 from selfevolve.answers import compare
-from selfevolve.sampling import Message, Prompt, Reply, Sampler, Sampling
+from selfevolve.sampling import KeyedSampler, Prompt, Reply, Sampler, Sampling
 
 Progress = Callable[[str, int, int], None]  # (what is being done, done, of)
 Count = Callable[[Prompt], int]  # tokens of a prompt
@@ -42,6 +42,7 @@ class Seats:
     context: int | None = None  # positions of the asker's context; None: not checked
     count: Count | None = None  # counts the asker's tokens; None: estimated from its last turn, see `_room`
     side_by_side: bool = False  # ask different solvers in threads at the same time (servers)
+    samplings: Mapping[str, Sampling] = field(default_factory=dict)  # of single solvers, in place of the seat's
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,14 @@ def play(
     """Play one wave of sessions and return their records, in order.
 
     Args:
-        slots: the sessions of the wave; the same wave and seed give the same records.
+        slots: the sessions of the wave; the same wave and seed give the same records. With samplers whose draws hang
+            on keys, a session's record does not depend on the rest of the wave.
         asker: the asker's name in the records.
         seats: the samplers.
         pack: the prompts.
         rules: probes, cross-checks, cuts.
         samplings: how the seats are sampled.
-        seed: seed of the wave; each call's seed hangs on it, the turn and the seat.
+        seed: seed of the run; each call's seed hangs on it, the turn and the seat, and its draws on the session too.
         equal: compares two answers.
         progress: told before each request what is asked, how many sessions are over, and of how many.
     """
@@ -139,7 +141,8 @@ def _ask_asker(wave: Sequence[_Playing], seats: Seats, sampling: Sampling, seed:
             active.append(p)
     sent = [len(p.session.messages) for p in active]
     prompts = [p.session.asker_prompt() for p in active]
-    calls = _sample(Seat.ASKER, turn, seats.asker, prompts, replace(sampling, n=1, seed=seed), sent)
+    ids = [p.slot.id for p in active]
+    calls = ask(Seat.ASKER, turn, seats.asker, ids, prompts, replace(sampling, n=1, seed=seed), sent)
     for p, call in zip(active, calls, strict=True):
         p.calls.append(call)
         p.session.hear_asker(call.replies[0])
@@ -147,25 +150,29 @@ def _ask_asker(wave: Sequence[_Playing], seats: Seats, sampling: Sampling, seed:
 
 def _ask_boundary(wave: Sequence[_Playing], seats: Seats, sampling: Sampling, seed: int, turn: int) -> None:
     active = [p for p in wave if p.session.state is State.BOUNDARY]
-    wanted: dict[str, list[tuple[int, Seat]]] = {}
+    wanted: dict[tuple[str, int], list[tuple[int, Seat]]] = {}
     for i, p in enumerate(active):
         for name, seat in zip(p.slot.pair, (Seat.BOUNDARY_A, Seat.BOUNDARY_B), strict=True):
-            wanted.setdefault(name, []).append((i, seat))
+            # the second copy of a solver that is paired with itself draws under a seed of its own
+            copy = 1 if seat is Seat.BOUNDARY_B and name == p.slot.pair[0] else 0
+            wanted.setdefault((name, copy), []).append((i, seat))
 
-    def ask(name: str) -> list[Call]:
-        prompts = [active[i].session.boundary_prompt() for i, _ in wanted[name]]
-        drawn = replace(sampling, n=1, seed=derive(seed, name))
-        calls = _sample(Seat.BOUNDARY_A, turn, seats.solvers[name], prompts, drawn)
-        return [replace(call, seat=seat) for call, (_, seat) in zip(calls, wanted[name], strict=True)]
+    def ask_one(who: tuple[str, int]) -> list[Call]:
+        name, copy = who
+        ids = [active[i].slot.id for i, _ in wanted[who]]
+        prompts = [active[i].session.boundary_prompt() for i, _ in wanted[who]]
+        drawn = replace(seats.samplings.get(name, sampling), n=1, seed=derive(seed, name, copy))
+        calls = ask(Seat.BOUNDARY_A, turn, seats.solvers[name], ids, prompts, drawn)
+        return [replace(call, seat=seat) for call, (_, seat) in zip(calls, wanted[who], strict=True)]
 
     if seats.side_by_side and len(wanted) > 1:
         with ThreadPoolExecutor(len(wanted)) as pool:
-            answered = list(pool.map(ask, wanted))
+            answered = list(pool.map(ask_one, wanted))
     else:
-        answered = [ask(name) for name in wanted]
+        answered = [ask_one(who) for who in wanted]
     found: dict[tuple[int, Seat], Call] = {}
-    for name, calls in zip(wanted, answered, strict=True):
-        found.update(zip(wanted[name], calls, strict=True))
+    for who, calls in zip(wanted, answered, strict=True):
+        found.update(zip(wanted[who], calls, strict=True))
     for i, p in enumerate(active):
         a, b = found[i, Seat.BOUNDARY_A], found[i, Seat.BOUNDARY_B]
         p.calls += [a, b]
@@ -178,31 +185,48 @@ def _ask_cross_check(wave: Sequence[_Playing], seats: Seats, sampling: Sampling,
         return
     prompts = [p.session.cross_check_prompt() for p in active]
     drawn = replace(sampling, n=active[0].session.rules.checks, seed=seed)
-    for p, call in zip(active, _sample(Seat.CROSS_CHECK, turn, seats.cross_check, prompts, drawn), strict=True):
+    calls = ask(Seat.CROSS_CHECK, turn, seats.cross_check, [p.slot.id for p in active], prompts, drawn)
+    for p, call in zip(active, calls, strict=True):
         p.calls.append(call)
         p.session.hear_cross_check(call.replies)
 
 
-def _sample(
+def ask(
     seat: Seat,
     turn: int,
     sampler: Sampler,
-    prompts: list[Prompt],
+    ids: Sequence[str],
+    prompts: Sequence[Prompt],
     sampling: Sampling,
     sent: Sequence[int] | None = None,
 ) -> list[Call]:
-    """Return one call a prompt; `sent` counts transcript messages where the prompt is the asker's conversation."""
+    """Put prompts to a sampler in one batch and return one call a prompt.
+
+    Where the sampler takes keys, the draws hang on (seed, id); else on (seed, id of the first prompt, place).
+
+    Args:
+        seat: who is asked.
+        turn: from 1.
+        sampler: who answers.
+        ids: the session of each prompt, or another name of it that is its own within the seed.
+        prompts: what is sent.
+        sampling: n and seed included.
+        sent: counts transcript messages where the prompts are the asker's conversations.
+    """
     if not prompts:
         return []
     start = time.perf_counter()
-    groups: list[list[Reply]] = sampler.sample(prompts, sampling)
+    groups: list[list[Reply]]
+    if isinstance(sampler, KeyedSampler):
+        places = [derive(name) for name in ids]
+        groups = sampler.sample_keyed(prompts, sampling, places)
+    else:
+        places = list(range(len(prompts)))
+        sampling = replace(sampling, seed=derive(sampling.seed, ids[0]))
+        groups = sampler.sample(prompts, sampling)
     seconds = time.perf_counter() - start
     return [
-        Call(seat, turn, sampler.name, _messages(prompt, None if sent is None else sent[i]), sampling, i, seconds,
+        Call(seat, turn, sampler.name, tuple(prompt) if sent is None else sent[i], sampling, places[i], seconds,
              tuple(group))
         for i, (prompt, group) in enumerate(zip(prompts, groups, strict=True))
     ]  # fmt: skip
-
-
-def _messages(prompt: Prompt, sent: int | None) -> int | tuple[Message, ...]:
-    return tuple(prompt) if sent is None else sent

@@ -23,7 +23,7 @@ class Call:
     model: str  # the sampler's name
     messages: int | tuple[Message, ...]  # what was sent; a number: that many messages of the session's transcript
     sampling: Sampling
-    place: int  # the prompt's place in the batch that was sampled together; in-process draws hang on it
+    place: int  # what draws hang on beside the seed: the session's key, or the prompt's place in the batch
     seconds: float  # wall time of that batch
     replies: tuple[Reply, ...]
 
@@ -157,7 +157,7 @@ def replay(
                 session.hear_boundary(waiting[Seat.BOUNDARY_A], waiting[Seat.BOUNDARY_B])
                 waiting = {}
         elif call.seat is Seat.CROSS_CHECK and session.state is State.CROSS_CHECK:
-            session.hear_cross_check((cross_checks or call.replies)[: rules.checks])
+            session.hear_cross_check((call.replies if cross_checks is None else cross_checks)[: rules.checks])
         else:
             raise ValueError(f"{row.id}: a call to {call.seat.value} while the session waits for {session.state.value}")
     if not session.over and row.grade.reason is Reason.CONTEXT_EXHAUSTED:
