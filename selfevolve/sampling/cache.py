@@ -64,10 +64,8 @@ class ReplyCache:
     def _prepare(self) -> None:
         run = self._connection.execute
         run("BEGIN IMMEDIATE")  # another process may be making the file at the same time
-        (layout,), (tables,) = (
-            run("PRAGMA user_version").fetchone(),
-            run("SELECT count(*) FROM sqlite_master").fetchone(),
-        )
+        (layout,) = run("PRAGMA user_version").fetchone()
+        (tables,) = run("SELECT count(*) FROM sqlite_master").fetchone()
         if layout != _LAYOUT and (layout or tables):
             raise ValueError(f"{self.path} has layout {layout}, {_LAYOUT} is read here; name another file")
         run("CREATE TABLE IF NOT EXISTS replies (address TEXT PRIMARY KEY, reply TEXT NOT NULL)")

@@ -113,6 +113,8 @@ class _Core:
         self.keys.append(key)
         if self.settings.key and key != f"Bearer {self.settings.key}":
             return 401, {"error": {"message": f"Incorrect API key provided: {key}"}}, None
+        if "elsewhere" in path:
+            return 404, {"error": {"message": f"no route {path}"}}, None
         if path.endswith("/models"):
             return 200, {"object": "list", "data": [{"id": m, "object": "model"} for m in self.settings.models]}, None
         if not path.endswith("/completions"):
