@@ -86,6 +86,9 @@ def test_multiway_by_hand():
     """Residuals (.25, -.75), (.25, .25): all three variances are 1/16, so the error is 1/4, with 1 degree of freedom."""
     got = s.multiway_mean([1, 0, 1, 1], ["A", "A", "B", "B"], [1, 2, 1, 2])
     assert (got.value, got.high - got.value) == pytest.approx((0.75, 12.706204736 / 4))
+    # residuals (2, 0), (0, -2): variances 1 by pair, 1 by slot, 2/3 by cell
+    got = s.multiway_mean([4, 2, 2, 0], ["A", "A", "B", "B"], [1, 2, 1, 2])
+    assert (got.value, got.high - got.value) == pytest.approx((2, 12.706204736 * sqrt(4 / 3)))
 
 
 @pytest.mark.parametrize(
