@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aske.errors import AskeError
+from aske.labels import Label
 from aske.records import SessionRecord
 from aske.statistics import Outcome, Resample
 
@@ -73,7 +74,7 @@ class Bench:
     shuffled: Mapping[str, tuple[Draws, ...]] | None  # by session id: the question on another pair's solvers
     same_model: tuple[SessionRecord, ...] | None  # sessions of pairs (x, x)
     no_probing: tuple[Unprobed, ...] | None
-    difficulty: Mapping[str, tuple[Draws, ...]] | None  # by session id: the question on solvers of the whole pool
+    difficulty: Mapping[str, tuple[Draws, ...]] | None  # by session id: the question on the whole pool
     truths: Mapping[str, Truth] | None  # by session id
     regrades: Mapping[str, Mapping[str, Regraded]]  # by name, by session id
     notes: tuple[str, ...] = field(default=())  # what could not be read
@@ -191,10 +192,8 @@ def _draw(row: dict[str, Any]) -> Draws:
 
 
 def _unprobed(row: dict[str, Any]) -> Unprobed:
-    session = row.get("session")
-    label = session.get("label") if isinstance(session, dict) else row.get("label")
     marks = {str(name): _MARKS[mark] for name, mark in (row.get("marks") or {}).items()}
-    counted = label != "ungradable" if label is not None else True
+    counted = row.get("label_without_pair") != Label.UNGRADABLE
     return Unprobed(str(row["asker"]), int(row["index"]), row["question"], row["answer"], marks, counted)
 
 

@@ -43,19 +43,17 @@ __all__ = [
 ]
 
 UNGRADABLE_WARNING = 0.1  # share of ungradable sessions from which the page warns
-CONTROLS = (  # name, file, what is not known without it, how to run it
+CONTROLS = (  # name, what of the bench, what is not known without it, the setting that runs it
     ("Resampled solvers", "resamples", "the chance line, label flips and stably calibrated questions",
-     "aske bench CONFIG controls.resamples=8"),
+     "controls.resamples=8"),
     ("Shuffled pairs", "shuffled", "what aiming at a pair earns over asking good questions in general",
-     "aske bench CONFIG controls.shuffled=true controls.resamples=8"),
+     "controls.shuffled=true"),
     ("Same model twice", "same_model", "the rate that a pair without any gap earns when it is played",
-     "aske bench CONFIG controls.same_model=10"),
-    ("No probing", "no_probing", "what the probes earn", "aske bench CONFIG controls.no_probing=50"),
-    ("Difficulty probe", "difficulty", "how hard the questions are for the rest of the pool",
-     "aske bench CONFIG controls.difficulty=1"),
-    ("Oracle", "truths", "how often the cross-check's answer is true", "aske bench CONFIG truth=MODULE:FUNCTION"),
-    ("Another cross-check", "regrades", "whether the labels hang on the cross-check",
-     "aske regrade FOLDER --by FILE.yaml"),
+     "controls.same_model=10"),
+    ("No probing", "no_probing", "what the probes earn", "controls.no_probing=50"),
+    ("Difficulty", "difficulty", "how hard the questions are for the whole pool", "controls.difficulty=1"),
+    ("Oracle", "truths", "how often the cross-check's answer is true", "truth=MODULE:FUNCTION"),
+    ("Another cross-check", "regrades", "whether the labels hang on the cross-check", ""),
 )  # fmt: skip
 
 
@@ -247,10 +245,19 @@ def _compared(one: st.Comparison) -> Compared:
 
 def _missing(bench: Bench) -> tuple[Missing, ...]:
     return tuple(
-        Missing(name, what, command.replace("FOLDER", str(bench.path)))
-        for name, file, what, command in CONTROLS
-        if not getattr(bench, file)
+        Missing(name, what, _command(bench, setting)) for name, file, what, setting in CONTROLS if not getattr(bench, file)
     )
+
+
+def _command(bench: Bench, setting: str) -> str:
+    """Return how a control is run: going on, where the settings ask for it; else in a new folder."""
+    if not setting:
+        return f"aske regrade {bench.path} --cross-check ENTRY --name NAME"
+    key, _, _ = setting.partition("=")
+    asked: Any = bench.config
+    for part in key.split("."):
+        asked = asked.get(part) if isinstance(asked, Mapping) else None
+    return f"aske resume {bench.path}" if asked else f"aske bench CONFIG --out NEW {setting}"
 
 
 def _warnings(bench: Bench, askers: Sequence[AskerAnalysis], planned: int | None) -> list[str]:
