@@ -2,19 +2,25 @@
 
 The questioner's GRPO reward and the building of solver data both call `Assessor.assess`; the second one with
 ``rewarded=False``, since the novelty gate and the repetition penalty belong to the questioner's reward.
+
+Under Ask-E's reward the questioner's candidates go to two boundary solvers and a cross-check in place of the solutions
+of one solver (`Assessor.ask_e`); solver data is built as ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from aske.labels import Label
+from aske.reward import SessionReward
 from novelty import NoveltyDecision, NoveltyGate, NoveltyJudge, NoveltyResult, bleu_clusters
 from selfevolve.answers import extract, vote
+from selfevolve.ask_e import AskEJudge
 from selfevolve.prompts import PromptPack
-from selfevolve.records import Assessed, Candidate, Decision, Solutions
-from selfevolve.rewards import Measured, Reward, RewardRule
+from selfevolve.records import AskEResult, Assessed, Candidate, Decision, Solutions
+from selfevolve.rewards import AskERule, Measured, Reward, RewardRule
 from selfevolve.sampling import Prompt, Reply, Sampler, Sampling
 from validity import ValidityDecision, ValidityVote, gate_value, read_verdict, vote_validity
 
@@ -51,19 +57,30 @@ class Usage:
 
 @dataclass
 class Assessor:
-    """Assesses candidates with a frozen solver, a validity judge and a novelty gate, each optional but the solver."""
+    """Assesses candidates with a frozen solver, a validity judge and a novelty gate, each optional but the solver.
+
+    `ask_e` and an `AskERule` go together: the questioner's candidates are then labelled by Ask-E's game.
+    """
 
     pack: PromptPack
     solver: Sampler
     settings: AssessmentSettings
-    rule: RewardRule
+    rule: RewardRule | AskERule
     validity_judge: Sampler | None = None  # None: no validity vote
     novelty_gate: NoveltyGate | None = None
     novelty_judge: NoveltyJudge | None = None  # needed with a gate
+    ask_e: AskEJudge | None = None  # needed with an `AskERule`
     usage: Usage = field(default_factory=Usage)
 
     def assess(
-        self, candidates: Sequence[Candidate], *, seed: int, rewarded: bool, progress: Progress | None = None
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        seed: int,
+        rewarded: bool,
+        progress: Progress | None = None,
+        checks: Mapping[int, Sequence[Reply]] | None = None,
+        played: Sequence[AskEResult] | None = None,
     ) -> list[Assessed]:
         """Return every candidate assessed, in order.
 
@@ -72,6 +89,8 @@ class Assessor:
             seed: Seed of votes, solutions and novelty draws.
             rewarded: Also run the novelty gate and the clusters, and give the questioner's reward.
             progress: Told before each step how many questions it concerns.
+            checks: Ask-E without probes: the questioner's own cross-checks, by place, where it checks itself.
+            played: Ask-E with probes: how each candidate's session ended.
         """
         tell = progress or (lambda step, done, of: None)
         questions = [c.question for c in candidates]
@@ -79,6 +98,8 @@ class Assessor:
         tell("validity votes", 0, len(open_))
         votes = self._votes(questions, open_, seed)
         passed = [i for i in open_ if _passed(votes[i])]
+        if rewarded and isinstance(self.rule, AskERule):
+            return self._by_ask_e(candidates, votes, seed, tell, checks, played)
         tell("solutions", 0, len(passed))
         solutions = self._solutions(questions, passed, seed)
         parts = [
@@ -123,12 +144,8 @@ class Assessor:
         self, candidate: Candidate, validity: ValidityVote | None, solutions: Solutions | None
     ) -> tuple[Decision, str]:
         s = self.settings
-        if candidate.parse_failure is not None:
-            return Decision.MALFORMED, f"no question: {candidate.parse_failure.value}"
-        if validity is not None and validity.decision is ValidityDecision.INVALID:
-            return Decision.INVALID, f"{validity.invalid} of {validity.answered} votes say INVALID"
-        if validity is not None and validity.decision is ValidityDecision.UNDECIDED:
-            return Decision.UNDECIDED, f"only {validity.answered} of {validity.asked} votes could be read"
+        if (refused := _refused(candidate, validity)) is not None:
+            return refused
         assert solutions is not None
         v = solutions.vote
         if v.answer is None:
@@ -143,6 +160,31 @@ class Assessor:
         return Decision.KEPT, f"share {v.share:.2f} lies in {window}"
 
     def _rewarded(self, parts: list[_Parts], seed: int) -> list[Assessed]:
+        measured = [self._measured(p) for p in parts]
+        novelty, measured = self._gated(parts, measured, [p.solved(self.settings.min_answered) for p in parts], seed)
+        return [p.assessed(novelty.get(i), self.rule(m)) for i, (p, m) in enumerate(zip(parts, measured, strict=True))]
+
+    def _measured(self, p: _Parts) -> Measured:
+        solved = p.solved(self.settings.min_answered)
+        return Measured(
+            parsed=p.candidate.question is not None,
+            g_valid=gate_value(p.validity) if p.validity else None,
+            validity_decision=p.validity.decision if p.validity else None,
+            share=p.solutions.vote.share if p.solutions and solved else None,
+            solutions_decided=solved,
+        )
+
+    def _gated(
+        self, parts: Sequence[_Parts], measured: Sequence[Measured], eligible: Sequence[bool], seed: int
+    ) -> tuple[dict[int, NoveltyResult | None], list[Measured]]:
+        """Run the novelty gate and the clusters over the whole batch; return the gate's results and what is measured.
+
+        Args:
+            parts: the batch.
+            measured: what is known of each candidate so far.
+            eligible: candidates that the gate decides on; all parsed ones serve as references.
+            seed: of the assessment.
+        """
         parsed = [i for i, p in enumerate(parts) if p.candidate.question is not None]
         questions = [parts[i].candidate.question or "" for i in parsed]
         novelty: dict[int, NoveltyResult | None] = {}
@@ -152,7 +194,7 @@ class Assessor:
                 questions,
                 self.novelty_judge,
                 seed=seed + 2,
-                eligible=[parts[i].solved(self.settings.min_answered) for i in parsed],
+                eligible=[eligible[i] for i in parsed],
                 ids=[parts[i].candidate.id for i in parsed],
             )
             novelty = dict(zip(parsed, results, strict=True))
@@ -161,28 +203,96 @@ class Assessor:
             labels = bleu_clusters(questions, self.settings.bleu_threshold)
             counts = {label: labels.count(label) for label in set(labels)}
             sizes = {i: counts[label] for i, label in zip(parsed, labels, strict=True)}
-        return [
-            p.assessed(novelty.get(i), self._reward(p, novelty.get(i), sizes.get(i), len(parsed)))
-            for i, p in enumerate(parts)
+        return novelty, [
+            replace(m, novel=_novel(novelty.get(i)), cluster_size=sizes.get(i), batch=len(parsed))
+            for i, m in enumerate(measured)
         ]
 
-    def _reward(self, p: _Parts, novelty: NoveltyResult | None, cluster: int | None, batch: int) -> Reward:
-        novel = None
-        if novelty is not None and novelty.decision is not NoveltyDecision.UNDECIDED:
-            novel = novelty.decision is NoveltyDecision.NOVEL
-        solved = p.solved(self.settings.min_answered)
-        return self.rule(
-            Measured(
-                parsed=p.candidate.question is not None,
-                g_valid=gate_value(p.validity) if p.validity else None,
-                validity_decision=p.validity.decision if p.validity else None,
-                share=p.solutions.vote.share if p.solutions and solved else None,
-                solutions_decided=solved,
-                novel=novel,
-                cluster_size=cluster,
-                batch=batch,
-            )
-        )
+    # ------------------------------------------------------------ Ask-E
+
+    def _by_ask_e(
+        self,
+        candidates: Sequence[Candidate],
+        votes: Mapping[int, ValidityVote | None],
+        seed: int,
+        tell: Progress,
+        checks: Mapping[int, Sequence[Reply]] | None,
+        played: Sequence[AskEResult] | None,
+    ) -> list[Assessed]:
+        """Label, gate and reward the questioner's candidates by Ask-E's game."""
+        judge = self.ask_e
+        assert judge is not None, "the rule is Ask-E's: give ask_e, its judge"
+        questions = {i: c.question for i, c in enumerate(candidates) if c.question is not None}
+        passed = {i: q for i, q in questions.items() if _passed(votes[i])}
+        if played is not None:
+            results = {i: r for i, r in enumerate(played) if i in passed or i not in questions}
+        else:
+            tell("boundary solvers", 0, len(passed))
+            results = judge.label(passed, seed + 1, self._spent, checks)
+            results |= {
+                i: judge.no_question(seed + 1, i, c.parse_failure.value)
+                for i, c in enumerate(candidates)
+                if c.parse_failure is not None
+            }
+        # in the order of the batch, which is the order in which questions are remembered
+        terms = judge.terms({i: results[i] for i in sorted(results)}, passed)
+        parts = [
+            _Parts(c, votes.get(i), None, *_named(c, votes.get(i), results.get(i))) for i, c in enumerate(candidates)
+        ]
+        measured = [_with_terms(self._measured(p), terms.get(i)) for i, p in enumerate(parts)]
+        tell("novelty", 0, len(passed))
+        eligible = [i in passed and results[i].grade.label in _BY_LABEL for i in range(len(parts))]
+        novelty, measured = self._gated(parts, measured, eligible, seed)
+        return [
+            replace(p.assessed(novelty.get(i), self.rule(m)), ask_e=results.get(i), by_ask_e=True)
+            for i, (p, m) in enumerate(zip(parts, measured, strict=True))
+        ]
+
+    def _spent(self, step: str, replies: Sequence[Reply]) -> None:
+        self.usage.add(step, len(replies), sum(r.completion_tokens for r in replies))
+
+
+_BY_LABEL = {
+    Label.CALIBRATED: Decision.CALIBRATED,
+    Label.TOO_EASY: Decision.TOO_EASY,
+    Label.TOO_HARD: Decision.TOO_HARD,
+}
+
+
+def _named(c: Candidate, validity: ValidityVote | None, result: AskEResult | None) -> tuple[Decision, str]:
+    """Return the decision of a candidate under Ask-E, with its reason."""
+    refused = _refused(c, validity)
+    if result is None or result.grade.label is Label.NO_QUESTION:
+        assert refused is not None
+        return refused
+    g = result.grade
+    if g.label is Label.UNGRADABLE:
+        return Decision.UNGRADABLE, f"{g.reason.value if g.reason else 'undecided'}: {g.detail}"
+    return _BY_LABEL.get(g.label, Decision.BAD_CROSS_CHECK), f"{' and '.join(result.pair)}: {g.detail}"
+
+
+def _with_terms(measured: Measured, terms: SessionReward | None) -> Measured:
+    if terms is None:
+        return measured
+    t = terms.terms
+    return replace(measured, calibration=t["calibration"], diversity=t["diversity"], malformed_turns=t["format"])
+
+
+def _refused(candidate: Candidate, validity: ValidityVote | None) -> tuple[Decision, str] | None:
+    """Return why a candidate goes no further than its format or its votes; None where it does."""
+    if candidate.parse_failure is not None:
+        return Decision.MALFORMED, f"no question: {candidate.parse_failure.value}"
+    if validity is not None and validity.decision is ValidityDecision.INVALID:
+        return Decision.INVALID, f"{validity.invalid} of {validity.answered} votes say INVALID"
+    if validity is not None and validity.decision is ValidityDecision.UNDECIDED:
+        return Decision.UNDECIDED, f"only {validity.answered} of {validity.asked} votes could be read"
+    return None
+
+
+def _novel(novelty: NoveltyResult | None) -> bool | None:
+    if novelty is None or novelty.decision is NoveltyDecision.UNDECIDED:
+        return None
+    return novelty.decision is NoveltyDecision.NOVEL
 
 
 def _passed(vote: ValidityVote | None) -> bool:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from aske.labels import Grade
 from novelty import NoveltyResult
 from selfevolve.answers import Vote
 from selfevolve.rewards import Reward
+from selfevolve.sampling import Reply
 from validity import ValidityVote
 
 
@@ -31,6 +33,10 @@ class Decision(StrEnum):
     TOO_EASY = "too_easy"  # share above the window
     TOO_HARD = "too_hard"  # share below the window
     NO_ANSWER = "no_answer"  # nothing was answered at all, so there is no majority
+    # of the questioner's own candidates under Ask-E's reward, beside malformed, invalid, undecided, too easy, too hard
+    CALIBRATED = "calibrated"  # exactly one boundary solver agrees with the cross-check
+    BAD_CROSS_CHECK = "bad_cross_check"  # the cross-check gives no single answer
+    UNGRADABLE = "ungradable"  # a reply was cut off or failed, or answers could not be compared: masked
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,41 @@ class Solutions:
 
 
 @dataclass(frozen=True)
+class AskEResult:
+    """What Ask-E's game says of one candidate."""
+
+    pair: tuple[str, str]  # the boundary solvers by their names in the recipe
+    same_weights: bool  # both are one checkpoint at the moment, so "exactly one right" is chance alone
+    grade: Grade
+    boundary: tuple[Reply, ...] = ()  # one a solver; empty where there was no question
+    checks: tuple[Reply, ...] = ()  # the cross-check's replies
+    malformed: int = 0  # malformed turns of a session
+    session: dict[str, Any] | None = None  # the whole session's record, where there were probes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ``ask_e`` object of an assessed question's record."""
+        g = self.grade
+        row: dict[str, Any] = {
+            "pair": list(self.pair),
+            "same_weights": self.same_weights,
+            "label": g.label.value,
+            "reason": g.reason.value if g.reason else None,
+            "detail": g.detail,
+            "answer": g.answer,
+            "marks": [m.value for m in g.marks],
+            "answers": list(g.answers),
+            "boundary": [_reply(r) for r in self.boundary],
+            "checks": [_reply(r) for r in self.checks],
+        }
+        return row if self.session is None else {**row, "malformed": self.malformed, "session": self.session}
+
+
+def _reply(reply: Reply) -> dict[str, Any]:
+    row = {"text": reply.text, "finish_reason": reply.finish_reason.value, "tokens": reply.completion_tokens}
+    return row if reply.error is None else {**row, "error": reply.error}
+
+
+@dataclass(frozen=True)
 class Assessed:
     """A candidate with everything that was asked about it; a step that was not reached is None."""
 
@@ -103,13 +144,15 @@ class Assessed:
     validity: ValidityVote | None
     solutions: Solutions | None
     novelty: NoveltyResult | None
-    reward: Reward | None  # None: no reward was asked for
+    reward: Reward | None  # None: no reward was asked for, or it is masked
     decision: Decision
     reason: str  # the decision in words, with the numbers it rests on
+    ask_e: AskEResult | None = None  # None: not asked
+    by_ask_e: bool = False  # the reward is Ask-E's, so that the record has an ``ask_e`` object or null
 
     def to_json(self, truth: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return one line of ``assessed.jsonl``."""
-        return {
+        row = {
             **self.candidate.to_json(),
             "validity": self.validity.to_json() if self.validity else None,
             "solutions": self.solutions.to_json() if self.solutions else None,
@@ -119,6 +162,7 @@ class Assessed:
             "reason": self.reason,
             "truth": truth,
         }
+        return {**row, "ask_e": self.ask_e.to_json() if self.ask_e else None} if self.by_ask_e else row
 
 
 class ExampleKind(StrEnum):

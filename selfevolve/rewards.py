@@ -12,6 +12,15 @@ A questioner's reward is the sum of its terms, where novelty is a factor of the 
 * ``floor``: what is added to lift the rest to the rule's floor.
 
 A question whose validity or whose majority is undecided has all terms 0, so its reward is 0.
+
+Ask-E's rule has a calibration term in place of uncertainty, and a diversity term (docs/design/ask-e-in-the-loop.md)::
+
+    total = format + validity + min(0, calibration) + max(0, calibration) * novelty + diversity + repetition
+
+* ``calibration``: +1 where exactly one boundary solver agrees with the cross-check, else what the recipe says.
+* ``novelty``: as above, on what the calibration term earns only: being a repetition never lifts a loss to 0.
+* ``diversity``: ``max(0, calibration) * novelty * alpha * (1 - mean cosine)``, so a rejected repetition earns none.
+* ``format``: in sessions of several turns -0.05 a malformed turn.
 """
 
 from __future__ import annotations
@@ -37,6 +46,7 @@ class RewardName(StrEnum):
     R_ZERO_PAPER = "r_zero_paper"  # peaked, minus repetition
     R_ZERO_CODE = "r_zero_code"  # min, minus repetition
     R_QUEST = "r_quest"  # min, behind the validity gate and the novelty gate
+    ASK_E = "ask_e"  # exactly one of two solvers right, behind both gates
 
 
 class Flag(StrEnum):
@@ -59,6 +69,9 @@ class Measured:
     novel: bool | None = None  # None: not asked or undecided
     cluster_size: int | None = None  # questions in this one's lexical cluster, itself included; None: not clustered
     batch: int | None = None  # questions that were clustered together
+    calibration: float | None = None  # Ask-E's term for the label; None: not asked or ungradable
+    diversity: float = 0.0  # Ask-E's term for a new question, before the novelty gate
+    malformed_turns: float = 0.0  # Ask-E's format term of a session, 0 or below
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,10 @@ def uncertainty(share: float, shape: Uncertainty) -> float:
 
 def total(terms: dict[str, float]) -> float:
     """Return the reward that a set of terms stands for."""
+    if "calibration" in terms:
+        earned = terms["calibration"]
+        gated = min(0.0, earned) + max(0.0, earned) * terms["novelty"]
+        return terms["format"] + terms["validity"] + gated + terms["diversity"] + terms["repetition"]
     rest = terms["format"] + terms["validity"] + terms["uncertainty"] * terms["novelty"] + terms["repetition"]
     return rest + terms.get("floor", 0.0)
 
@@ -150,12 +167,61 @@ def _cluster_share(measured: Measured) -> float:
     return size / batch
 
 
+@dataclass(frozen=True)
+class AskERule:
+    """Ask-E's reward (Ask-E, training) behind the gates of R-Quest."""
+
+    repetition: bool = False  # subtract cluster size / batch size
+    validity_gate: bool = True  # g_valid below 0 is the reward, whatever the rest
+    novelty_gate: bool = True  # a repeated question earns neither calibration nor diversity
+    sessions: bool = False  # several turns: a malformed one costs `Measured.malformed_turns`, not `malformed`
+    malformed: float = -1.0  # the reward of a reply without a question, outside of sessions
+
+    def __call__(self, measured: Measured) -> Reward | None:
+        """Return the reward of one candidate; None where it is ungradable: masked, out of its group's baseline.
+
+        Raises:
+            ValueError: Something that the rule needs was not measured.
+        """
+        if not measured.parsed and not self.sessions:
+            return self._reward({"format": self.malformed, "novelty": 0.0})
+        if measured.parsed and self.validity_gate:
+            if measured.validity_decision is None:
+                raise ValueError("validity_decision is None, but the rule has a validity gate: ask for votes first")
+            if measured.validity_decision is ValidityDecision.UNDECIDED or measured.g_valid is None:
+                return self._reward({"novelty": 0.0}, (Flag.VALIDITY_UNDECIDED,))
+            if measured.g_valid < 0:
+                return self._reward({"validity": measured.g_valid, "novelty": 0.0})
+        if measured.calibration is None:
+            return None
+        terms = {"format": measured.malformed_turns, "calibration": measured.calibration}
+        if not measured.parsed:
+            return self._reward({**terms, "novelty": 0.0})
+        return self._question(measured, terms)
+
+    def _question(self, measured: Measured, terms: dict[str, float]) -> Reward:
+        rejected = self.novelty_gate and measured.novel is False
+        terms["novelty"] = 0.0 if rejected else 1.0
+        terms["diversity"] = 0.0 if rejected else measured.diversity
+        if self.repetition:
+            terms["repetition"] = -_cluster_share(measured)
+        undecided = self.novelty_gate and measured.novel is None
+        return self._reward(terms, (Flag.NOVELTY_UNDECIDED,) if undecided else ())
+
+    @staticmethod
+    def _reward(given: dict[str, float], flags: tuple[Flag, ...] = ()) -> Reward:
+        names = ("format", "validity", "calibration", "diversity", "repetition")
+        terms = {**dict.fromkeys(names, 0.0), "novelty": 1.0, **given}
+        return Reward(total(terms), terms, flags)
+
+
 r_zero_paper = RewardRule(Uncertainty.PEAKED, repetition=True, validity_gate=False, novelty_gate=False)
 r_zero_code = RewardRule(Uncertainty.MIN, repetition=True, validity_gate=False, novelty_gate=False)
 r_quest = RewardRule(Uncertainty.MIN, repetition=False, validity_gate=True, novelty_gate=True)
+ask_e = AskERule()
 
 
-def reward_rule(name: RewardName | str) -> RewardRule:
+def reward_rule(name: RewardName | str) -> RewardRule | AskERule:
     """Return the rule of a name; vary it with `dataclasses.replace` (e.g. ``novelty_gate=False``).
 
     Raises:
@@ -168,6 +234,8 @@ def reward_rule(name: RewardName | str) -> RewardRule:
             return r_zero_code
         case RewardName.R_QUEST:
             return r_quest
+        case RewardName.ASK_E:
+            return ask_e
     raise ValueError(f"no reward is named {name!r}; it must be one of {', '.join(RewardName)}")
 
 

@@ -13,6 +13,7 @@ from selfevolve.config.load import (
     resolve_recipe_path,
 )
 from selfevolve.config.schema import (
+    AskE,
     Assessment,
     Diagnostics,
     Generation,
@@ -31,6 +32,7 @@ from selfevolve.config.schema import (
 )
 
 __all__ = [
+    "AskE",
     "Assessment",
     "Diagnostics",
     "Generation",

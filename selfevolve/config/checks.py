@@ -23,6 +23,7 @@ def problems(recipe: Recipe) -> list[str]:
         *_batch_problems(recipe),
         *_assessment_problems(recipe),
         *_world_problems(recipe),
+        *_ask_e_problems(recipe),
         *_launcher_problems(recipe),
     ]
 
@@ -104,6 +105,53 @@ def _world_problems(recipe: Recipe) -> list[str]:
         found.append("referee is 'model' but referee_model is not given; name a hub id or a folder")
     if recipe.referee != "model" and recipe.referee_model:
         found.append(f"referee_model is {recipe.referee_model!r} but referee is {recipe.referee!r}; set referee: model")
+    return found
+
+
+OWN = ("base", "initial", "current", "previous")  # solvers of the run itself, by name
+SELF = "questioner"  # the policy's own current weights; a cross-check only
+
+
+def _ask_e_problems(recipe: Recipe) -> list[str]:
+    a = recipe.ask_e
+    if recipe.reward.rule != "ask_e":
+        if a == type(a)():
+            return []
+        return ["ask_e is set, but reward.rule is 'solver', so it would not be read; set reward.rule: ask_e"]
+    found = []
+    for pair in a.pairs:
+        if pair[0] == pair[1]:
+            found.append(
+                f"ask_e.pairs holds {list(pair)}: two copies of one solver differ by chance only; name two solvers"
+            )
+        elif a.cross_check in pair:
+            found.append(
+                f"ask_e.cross_check is {a.cross_check!r}, which also sits in the pair {list(pair)} and would agree "
+                "with itself; name another solver, or 'questioner'"
+            )
+        if SELF in pair:
+            found.append(
+                f"ask_e.pairs holds {list(pair)}, but {SELF!r} can only be the cross-check; "
+                f"the run's own solvers are {', '.join(OWN)}"
+            )
+    if len({frozenset(pair) for pair in a.pairs}) < len(a.pairs):
+        found.append(
+            f"ask_e.pairs names a pair twice: {[list(p) for p in a.pairs]}; the order does not matter, keep one"
+        )
+    names = [name for pair in a.pairs for name in pair] + [a.cross_check]
+    foreign = [name for name in names if name.startswith("testbed:")]
+    if recipe.prompts in ("standard", "plain") and foreign:
+        found.append(
+            f"ask_e names {foreign[0]!r}, which reads the testbed's control tokens only, but prompts is "
+            f"{recipe.prompts!r}; name a model of that world"
+        )
+    if not all(name.strip() for name in names):
+        own = ", ".join(OWN)
+        found.append(f"ask_e.pairs holds an empty name; name {own}, 'testbed:NAME', a hub id or a folder")
+    if a.prompts is not None and a.probes == 0:
+        found.append(
+            f"ask_e.prompts is {a.prompts!r}, but ask_e.probes is 0, so no session is played; set probes above 0"
+        )
     return found
 
 

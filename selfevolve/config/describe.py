@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from pydantic import BaseModel
@@ -34,6 +35,8 @@ def _default(value: object) -> str:
             return str(value).lower()
         case float():
             return f"{value:g}"
+        case tuple():
+            return json.dumps(value).replace('"', "")  # as in a recipe
         case "":
             return "(none)"
         case _:

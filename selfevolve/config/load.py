@@ -26,6 +26,9 @@ Sources = dict[KeyPath, str]  # where each key was set: "FILE:LINE" or "override
 # What a recipe is called does not change what a run computes.
 NOT_HASHED = ("name", "description")
 
+# Folders of the recipes that hold other settings: of accelerate, and of `aske` with the training of askers.
+NO_RECIPES = ("accelerate/", "aske/")
+
 
 def recipes_folder() -> Path:
     """Return the folder of the recipes that ship with the package, installed or in a checkout."""
@@ -39,10 +42,10 @@ def recipes_folder() -> Path:
 
 
 def _shipped() -> dict[str, Path]:
-    """Return the shipped recipes by name; bases and accelerate's configs are no recipes of their own."""
+    """Return the shipped recipes by name; bases are no recipes of their own."""
     folder = recipes_folder()
     names = {p.relative_to(folder).with_suffix("").as_posix(): p for p in sorted(folder.rglob("*.yaml"))}
-    return {n: p for n, p in names.items() if not n.startswith("accelerate/") and p.stem != "base"}
+    return {n: p for n, p in names.items() if not n.startswith(NO_RECIPES) and p.stem != "base"}
 
 
 def list_recipes() -> list[tuple[str, str]]:
@@ -66,7 +69,7 @@ def resolve_recipe_path(name_or_path: str | Path) -> Path:
         return path
     name = text.removesuffix(".yaml").removeprefix("recipes/")
     shipped = recipes_folder() / f"{name}.yaml"
-    if shipped.is_file() and not name.startswith(("accelerate/", "/", "../")):
+    if shipped.is_file() and not name.startswith((*NO_RECIPES, "/", "../")):
         return shipped
     names = list(_shipped())
     by_tail = [n for n in names if n.rsplit("/", 1)[-1] == name.rsplit("/", 1)[-1]]
@@ -124,6 +127,9 @@ def missing_files(recipe: Recipe) -> list[str]:
         missing.append(f"initialisation.data is {data!r}, and there is no such file")
     if recipe.prompts not in ("testbed", "standard", "plain") and not Path(recipe.prompts).is_file():
         missing.append(f"prompts is {recipe.prompts!r}, which is neither 'testbed' nor 'standard' nor a file")
+    given = recipe.ask_e.prompts
+    if given is not None and given not in ("testbed", "standard") and not Path(given).is_file():
+        missing.append(f"ask_e.prompts is {given!r}, which is neither 'testbed' nor 'standard' nor a file")
     try:
         accelerate_config_path(recipe)
     except ConfigError as error:
@@ -137,8 +143,14 @@ def dump(recipe: Recipe) -> str:
 
 
 def config_hash(recipe: Recipe) -> str:
-    """Return 16 hex digits that differ whenever a setting differs; name and description do not count."""
+    """Return 16 hex digits that differ whenever a setting differs that the run reads.
+
+    Name and description do not count. Without Ask-E's reward neither do `reward.rule` and `ask_e`, which are then at
+    their defaults: so a run folder that was made before these keys existed can still be resumed.
+    """
     data = recipe.model_dump(mode="json", exclude=set(NOT_HASHED))
+    if recipe.reward.rule == "solver":
+        del data["ask_e"], data["reward"]["rule"]
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

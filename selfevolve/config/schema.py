@@ -178,6 +178,10 @@ class Novelty(Section):
 class Reward(Section):
     """The questioner's reward for a question that passed the gates."""
 
+    rule: Literal["solver", "ask_e"] = Field(
+        default="solver",
+        description="'solver': uncertainty of one solver; 'ask_e': exactly one of two solvers right, see ask_e",
+    )
     uncertainty: Literal["min", "peaked"] = Field(
         default="min", description="of the majority share s: 'min' is min(s, 1 - s), 'peaked' is 1 - 2 |s - 1/2|"
     )
@@ -186,6 +190,52 @@ class Reward(Section):
     )
     bleu_threshold: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.5, description="BLEU distance (1 - BLEU) below which clusters merge; between 0 and 1, both excluded"
+    )
+
+
+class AskE(Section):
+    """Ask-E's game as the questioner's reward (Ask-E, training); read where reward.rule is 'ask_e'."""
+
+    pairs: Annotated[tuple[tuple[str, str], ...], Field(min_length=1)] = Field(
+        default=(("base", "current"),),
+        description="pairs of boundary solvers, drawn a group: 'base', 'initial' (before round 1), 'current' (last "
+        "round), 'previous' (the round before), 'testbed:NAME', a hub id or a folder",
+    )
+    cross_check: str = Field(
+        default="questioner",
+        min_length=1,
+        description="whose answer counts as right: 'questioner' (the policy's own current weights), or a name as in "
+        "pairs",
+    )
+    checks: Literal[1, 3] = Field(
+        default=1, description="cross-checks a question: 1 greedy one, or 3 drawn ones that must agree"
+    )
+    probes: Annotated[int, Field(ge=0, le=10)] = Field(
+        default=0,
+        description="probe questions before the final one; 0: the questioner writes one question as ever; above 0 its "
+        "rollouts are whole sessions",
+    )
+    prompts: str | None = Field(
+        default=None, description="texts of sessions: 'testbed', 'standard' or a path; null: what fits prompts"
+    )
+    temperature: Annotated[float, Field(gt=0, le=10)] = Field(
+        default=0.7, description="sampling temperature of boundary solvers and of 3 cross-checks; in (0, 10]"
+    )
+    too_easy: Annotated[float, Field(ge=-1, le=1)] = Field(
+        default=0.2, description="reward where both solvers are right, beside 1 where exactly one is; -1 to 1"
+    )
+    too_hard: Annotated[float, Field(ge=-1, le=1)] = Field(
+        default=-0.2, description="reward where neither is right; -1 to 1"
+    )
+    alpha: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=1.0, description="weight of the diversity term; 0 switches it off, at most 10"
+    )
+    neighbours: Count = Field(default=5, description="nearest past questions whose cosines are averaged; 1 or more")
+    memory: Count = Field(default=5000, description="past questions remembered over the whole run; 1 or more")
+    embedder: str = Field(
+        default="ngrams",
+        min_length=1,
+        description="'ngrams' (hashed word n-grams), or a sentence-transformers model by folder or hub id",
     )
 
 
@@ -275,6 +325,7 @@ class Recipe(Section):
     assessment: Assessment = Field(default=Assessment(), description="how questions are assessed")
     novelty: Novelty = Field(default=Novelty(), description="the novelty gate")
     reward: Reward = Field(default=Reward(), description="the questioner's reward")
+    ask_e: AskE = Field(default=AskE(), description="Ask-E's game as the questioner's reward")
     solver: Solver = Field(default=Solver(), description="update of the solver")
     diagnostics: Diagnostics = Field(default=Diagnostics(), description="what is measured after each round")
     monitor: Monitor = Field(default=Monitor(), description="bounds of the collapse monitor")

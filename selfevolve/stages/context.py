@@ -12,10 +12,11 @@ from selfevolve.backbones import resolve_backbone
 from selfevolve.config import Recipe, TrainStage
 from selfevolve.prompts import PromptPack, load_pack
 from selfevolve.referee import ModelReferee, OracleReferee, Referee
-from selfevolve.rewards import RewardRule, Uncertainty
+from selfevolve.rewards import AskERule, RewardRule, Uncertainty
 from selfevolve.rundir import INITIALISATION, RunDir
 from selfevolve.sampling import Sampler, Sampling
 from selfevolve.seeds import derive
+from selfevolve.stages import ask_e
 from selfevolve.train import LoraSpec, TrainSpec
 
 Report = Callable[[str, int, int], None]  # (what is being done, done, of)
@@ -129,16 +130,23 @@ class Context:
             sampling=self.sampling,
             bleu_threshold=r.bleu_threshold if rewarded and r.repetition == "bleu" else None,
         )
-        return Assessor(self.pack, solver, settings, self.rule, validity, gate, judge)
+        by_ask_e = rewarded and r.rule == "ask_e"
+        table = ask_e.judge(self) if by_ask_e else None
+        return Assessor(self.pack, solver, settings, self.rule, validity, gate, judge, table)
 
     @property
-    def rule(self) -> RewardRule:
+    def rule(self) -> RewardRule | AskERule:
         """The questioner's reward."""
+        repetition = self.recipe.reward.repetition == "bleu"
+        validity = self.recipe.assessment.validity.judge != "off"
+        novelty = self.recipe.novelty.gate != "none"
+        if self.recipe.reward.rule == "ask_e":
+            return AskERule(repetition, validity, novelty, sessions=self.recipe.ask_e.probes > 0)
         return RewardRule(
             Uncertainty(self.recipe.reward.uncertainty),
-            repetition=self.recipe.reward.repetition == "bleu",
-            validity_gate=self.recipe.assessment.validity.judge != "off",
-            novelty_gate=self.recipe.novelty.gate != "none",
+            repetition=repetition,
+            validity_gate=validity,
+            novelty_gate=novelty,
         )
 
     @cached_property

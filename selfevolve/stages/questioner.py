@@ -1,14 +1,18 @@
-"""Stage 1: update the questioner against the last round's solver."""
+"""Stage 1: update the questioner against the last round's solver, or by Ask-E's game between two solvers."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from selfevolve.questions import read_candidate
+from selfevolve.records import Assessed
+from selfevolve.stages import ask_e
+from selfevolve.stages.ask_e_sessions import Checked, Outcome
 from selfevolve.stages.context import Context
-from selfevolve.stages.training import run_training
+from selfevolve.stages.training import run_conversations, run_training
 from selfevolve.train import RolloutBatch, TrainRow
 
 
@@ -16,6 +20,9 @@ def questioner(ctx: Context, folder: Path) -> dict[str, Any]:
     """Train the questioner; every candidate of every step stands in ``assessed.jsonl`` with its reward and terms."""
     settings = ctx.recipe.questioner
     assessor = ctx.assessor(rewarded=True)
+    judge = assessor.ask_e
+    policy = ctx.questioner(ctx.round - 1)
+    spec = ctx.train_spec(settings, "questioner", ctx.recipe.generation.max_new_tokens.question)
     rows = [TrainRow(ctx.pack.ask())] * settings.prompts
     with (folder / "assessed.jsonl").open("w", encoding="utf-8") as records:
 
@@ -24,16 +31,47 @@ def questioner(ctx: Context, folder: Path) -> dict[str, Any]:
                 read_candidate(ctx.round, "questioner", batch.step, i, r.text, r.finish_reason.value)
                 for i, r in enumerate(batch.rollouts)
             ]
-            assessed = assessor.assess(candidates, seed=ctx.seed("questioner", batch.step), rewarded=True)
-            truths = _exact_truths(ctx, [c.question for c in candidates])
-            for a, truth in zip(assessed, truths, strict=True):
-                records.write(json.dumps(a.to_json(truth), ensure_ascii=False) + "\n")
-            records.flush()
-            return [a.reward.total if a.reward else None for a in assessed]
+            seed = ctx.seed("questioner", batch.step)
+            return _written(ctx, assessor.assess(candidates, seed=seed, rewarded=True), records)
 
-        spec = ctx.train_spec(settings, "questioner", ctx.recipe.generation.max_new_tokens.question)
-        counts = run_training(ctx, "questioner", ctx.questioner(ctx.round - 1), rows, reward, spec, folder)
+        def checked(step: int, outcomes: Sequence[Checked]) -> list[float | None]:
+            candidates = [
+                read_candidate(ctx.round, "questioner", step, i, o.reply.text, o.reply.finish_reason.value)
+                for i, o in enumerate(outcomes)
+            ]
+            checks = {i: o.checks for i, o in enumerate(outcomes) if o.checks is not None}
+            seed = ctx.seed("questioner", step)
+            return _written(ctx, assessor.assess(candidates, seed=seed, rewarded=True, checks=checks), records)
+
+        def sessions(step: int, outcomes: Sequence[Outcome]) -> list[float | None]:
+            assert judge is not None
+            candidates = [ask_e.candidate(ctx.round, step, i, o.record) for i, o in enumerate(outcomes)]
+            played = [ask_e.result(o.record, judge.table) for o in outcomes]
+            seed = ctx.seed("questioner", step)
+            return _written(ctx, assessor.assess(candidates, seed=seed, rewarded=True, played=played), records)
+
+        if judge is None or (not ctx.recipe.ask_e.probes and judge.cross_check is not None):
+            counts = run_training(ctx, "questioner", policy, rows, reward, spec, folder)
+        elif not ctx.recipe.ask_e.probes:
+            world = ask_e.self_checked(ctx, judge.table)
+            counts = run_conversations(ctx, "questioner", policy, rows, world, checked, spec, folder)
+        else:
+            game = ask_e.sessions(ctx, judge.table)
+            opening = game.pack.open(game.rules.probes, game.rules.question_words)
+            rows = [TrainRow(opening)] * settings.prompts
+            counts = run_conversations(ctx, "questioner", policy, rows, game, sessions, spec, folder)
+    if judge is not None and judge.memory is not None:
+        judge.memory.save(folder / ask_e.MEMORY)
     return {**counts, "assessed": settings.steps * settings.prompts * settings.responses, "usage": vars(assessor.usage)}
+
+
+def _written(ctx: Context, assessed: Sequence[Assessed], records: TextIO) -> list[float | None]:
+    """Write the records of a step, and return its rewards; None masks a candidate."""
+    truths = _exact_truths(ctx, [a.candidate.question for a in assessed])
+    for a, truth in zip(assessed, truths, strict=True):
+        records.write(json.dumps(a.to_json(truth), ensure_ascii=False) + "\n")
+    records.flush()
+    return [a.reward.total if a.reward else None for a in assessed]
 
 
 def _exact_truths(ctx: Context, questions: list[str | None]) -> list[dict[str, Any] | None]:

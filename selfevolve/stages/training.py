@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,20 @@ from typing import Any
 from selfevolve.diagnostics import check_reward_spread
 from selfevolve.sampling import FinishReason
 from selfevolve.stages.context import Context
-from selfevolve.train import BatchReward, LogRow, RolloutBatch, TrainRow, TrainSpec, train
+from selfevolve.train import (
+    BatchReward,
+    Conversations,
+    LogRow,
+    RolloutBatch,
+    SessionReward,
+    TrainResult,
+    TrainRow,
+    TrainSpec,
+    train,
+    train_conversations,
+)
+
+StepDone = Callable[[LogRow], None]
 
 
 def run_training(
@@ -21,16 +34,55 @@ def run_training(
 
     The stage stops before its first update where that step's rewards have no spread at all: there is nothing to learn.
     """
+
+    def scored(batch: RolloutBatch) -> Sequence[float | None]:
+        cut = sum(r.finish_reason is FinishReason.LENGTH for r in batch.rollouts)
+        return _checked(batch.step, reward(batch), cut, spec)
+
+    def call(done: StepDone) -> TrainResult:
+        return train(Path(policy), rows, scored, spec, folder / "checkpoint", done)
+
+    return _logged(ctx, stage, rows, spec, folder, call)
+
+
+def run_conversations(
+    ctx: Context,
+    stage: str,
+    policy: str,
+    rows: Sequence[TrainRow],
+    conversations: Conversations,
+    reward: SessionReward,
+    spec: TrainSpec,
+    folder: Path,
+) -> dict[str, Any]:
+    """Train ``policy`` on conversations; all else is as in `run_training`."""
+
+    def scored(step: int, outcomes: Sequence[Any]) -> Sequence[float | None]:
+        return _checked(step, reward(step, outcomes), 0, spec)
+
+    def call(done: StepDone) -> TrainResult:
+        return train_conversations(Path(policy), rows, conversations, scored, spec, folder / "checkpoint", done)
+
+    return _logged(ctx, stage, rows, spec, folder, call)
+
+
+def _checked(step: int, scores: Sequence[float | None], cut: int, spec: TrainSpec) -> Sequence[float | None]:
+    if step == 1:
+        groups = [scores[i : i + spec.responses] for i in range(0, len(scores), spec.responses)]
+        check_reward_spread(groups, cut_off=cut, max_tokens=spec.max_new_tokens)
+    return scores
+
+
+def _logged(
+    ctx: Context,
+    stage: str,
+    rows: Sequence[TrainRow],
+    spec: TrainSpec,
+    folder: Path,
+    call: Callable[[StepDone], TrainResult],
+) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "train_log.jsonl").open("w", encoding="utf-8") as log:
-
-        def scored(batch: RolloutBatch) -> Sequence[float | None]:
-            scores = reward(batch)
-            if batch.step == 1:
-                groups = [scores[i : i + spec.responses] for i in range(0, len(scores), spec.responses)]
-                cut = sum(r.finish_reason is FinishReason.LENGTH for r in batch.rollouts)
-                check_reward_spread(groups, cut_off=cut, max_tokens=spec.max_new_tokens)
-            return scores
 
         def step_done(row: LogRow) -> None:
             log.write(json.dumps(asdict(row)) + "\n")
@@ -38,7 +90,7 @@ def run_training(
             ctx.report(stage, row.step, spec.steps)
 
         ctx.report(stage, 0, spec.steps)
-        result = train(Path(policy), rows, scored, spec, folder / "checkpoint", step_done)
+        result = call(step_done)
     return {
         "rows": len(rows),
         "left_out": len(result.left_out),
