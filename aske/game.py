@@ -65,7 +65,7 @@ def shown(reply: Reply, pack: AskePack, limit: int) -> str:
     else:
         text = after_thinking(reply.text) or ""
         at = text.lower().rfind(_SUMMARY)
-        text = text if at < 0 else text[at + len(_SUMMARY) :]
+        text = text if at < 0 else text[at + len(_SUMMARY) :].lstrip("*_ ")
     given = printable(answer) if answer is not None else pack.no_answer
     room = limit - len(pack.fill_shown("", given))
     return pack.fill_shown(printable(text).strip()[: max(0, room)], given)[:limit]

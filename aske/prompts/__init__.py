@@ -86,6 +86,10 @@ def load_pack(name: str) -> AskePack:
     path = Path(__file__).parent / f"{name}.yaml" if shipped else Path(name)
     if not path.is_file():
         raise AskeError(f"prompts is {name!r}: none of {', '.join(SHIPPED)}, and no file of that name exists")
+    if not shipped and path.stem in SHIPPED:
+        raise AskeError(
+            f"{path} has the name of a shipped pack", "Records name their pack: give the file another name."
+        )
     try:
         texts = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

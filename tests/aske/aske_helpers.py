@@ -8,6 +8,7 @@ from aske import AskePack, Rules, Samplings, Seats, Session, SessionRecord, Slot
 from selfevolve.sampling import FinishReason, Prompt, Reply, ScriptedSampler
 
 PACK = load_pack("standard")
+ONE_PROBE, DRAWN = Rules(probes=1, checks=1), Samplings()
 REASONING, DRAFT = "zebra-reasoning-7781", "walrus-draft-3312"  # marks that are found again wherever they leak
 
 
@@ -60,10 +61,10 @@ def played(
     check: Script,
     *,
     slots: Sequence[Slot] = (Slot("asker/a+b/0", ("a", "b"), 0, False),),
-    rules: Rules = Rules(probes=1, checks=1),
+    rules: Rules = ONE_PROBE,
     seed: int = 0,
     pack: AskePack = PACK,
-    samplings: Samplings = Samplings(),
+    samplings: Samplings = DRAWN,
     **seats: object,
 ) -> list[SessionRecord]:
     names = {"a": ScriptedSampler(a, "model-a"), "b": ScriptedSampler(b, "model-b")}
