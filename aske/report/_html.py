@@ -13,6 +13,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+from aske.report._meanings import MEANINGS
 from aske.report._write import DASH, interval, percent, points
 from aske.statistics import Estimate, Rate
 
@@ -87,18 +88,24 @@ def row_head(text: str, tip: str = "", small: str = "") -> str:
     return f'<th scope="row"{more}>{esc(text)}{under}</th>'
 
 
-def cell(text: str, small: str = "", kind: str = "") -> str:
-    """Return a plain cell."""
-    under = f'<span class="ci">{esc(small)}</span>' if small else ""
-    return f'<td{f" class={kind}" if kind else ""}>{esc(text)}{under}</td>'
+def cell(text: str, *small: str, kind: str = "") -> str:
+    """Return a plain cell, with small lines under it."""
+    under = "".join(f'<span class="ci">{esc(line)}</span>' for line in small if line)
+    return f"<td{f' class={kind}' if kind else ''}>{esc(text)}{under}</td>"
 
 
 def number(found: Rate | Estimate | None, signed: bool = False, why: str = "not run") -> str:
     """Return a cell of a rate, its interval and denominators under it."""
     if found is None or found.value is None:
         return f'<td class="none" title="{esc(why)}">{DASH}</td>'
-    ends = interval(found.low, found.high, signed)
     n = f"{found.k} of {found.n}" if isinstance(found, Rate) else f"n {found.n}"
     if found.asked > found.n:
         n += f"; {found.asked - found.n} left out"
-    return cell(points(found.value) if signed else percent(found.value), f"{ends + ', ' if ends else ''}{n}")
+    value = points(found.value) if signed else percent(found.value)
+    return cell(value, interval(found.low, found.high, signed), n)
+
+
+def beside(chart: str, names: Iterable[str]) -> str:
+    """Return a chart with the meanings of what it shows at its side."""
+    items = "".join(f"<dt>{esc(name)}</dt><dd>{esc(MEANINGS[name])}</dd>" for name in names)
+    return f'<div class="beside">{chart}<dl class="reading">{items}</dl></div>'

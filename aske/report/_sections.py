@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aske._results import Analysis, AskerAnalysis, Cell
 from aske.labels import Label
@@ -62,7 +62,7 @@ def outcomes(found: Analysis) -> str:
             ("ungradable share", MEANINGS["Ungradable"]), "malformed turns"]  # fmt: skip
     chart = h.figure("How the sessions ended", "Share of all sessions of the asker", bars(drawn, "Outcomes"))
     return h.section(
-        "outcomes", "Outcomes", f'<div class="grid">{chart}</div>', h.table(head, rows),
+        "outcomes", "Outcomes", h.beside(chart, ("Calibrated", "Ungradable", "Interval")), h.table(head, rows),
         lead="The rate leaves ungradable sessions out of numerator and denominator. Interval in the table: Wilson's.",
     )  # fmt: skip
 
@@ -109,13 +109,16 @@ def against_chance(found: Analysis) -> str:
         ]
         for one in found.askers
     ]
-    head = ["asker", tip("Calibrated"), tip("Chance line"), tip("Above chance"), tip("Expected rate"),
+    head = ["asker", tip("Calibrated"), tip("Chance line"),
+            ("Above chance, points", MEANINGS["Above chance"]), tip("Expected rate"),
             tip("Label flips"), ("\u2026 of calibrated", MEANINGS["Label flips"]), tip("Stably calibrated"),
-            ("\u2026 of calibrated", MEANINGS["Stably calibrated"]), tip("Gap")]  # fmt: skip
+            ("\u2026 of calibrated", MEANINGS["Stably calibrated"]), ("Gap, points", MEANINGS["Gap"])]  # fmt: skip
     drawn = max((one.stability.solutions for one in found.askers if one.stability), default=0)
     over = sorted({one.clusters for one in found.askers})
     return h.section(
-        "chance", "Against chance", f'<div class="grid">{chart}</div>', h.table(head, rows_),
+        "chance", "Against chance",
+        h.beside(chart, ("Chance line", "Above chance", "Same model twice", "Shuffled pairs", "No probing")),
+        h.table(head, rows_),
         h.note(f"{drawn} fresh solutions a solver and question. " if drawn else "The solvers were not resampled. "),
         lead=f"A coin-flip question is calibrated half of the time. Intervals redraw {', '.join(over)}.",
     )  # fmt: skip
@@ -199,8 +202,8 @@ def direction(found: Analysis) -> str:
     head = ["asker", "stronger only", "weaker only", "tied", "both", "neither", "undecided", "weaker of one right",
             ("McNemar p", MEANINGS["Direction"])]  # fmt: skip
     return h.section(
-        "direction", "Direction", f'<div class="grid">{chart}</div>', h.table(head, rows),
-        lead=f"{MEANINGS['Direction']} Strength by {found.ability_source}.",
+        "direction", "Direction", h.beside(chart, ("Direction",)), h.table(head, rows),
+        lead=f"Which solver was right. The order of strength is that of {found.ability_source}.",
     )  # fmt: skip
 
 
@@ -208,53 +211,52 @@ def direction(found: Analysis) -> str:
 
 
 def controls(found: Analysis) -> str:
-    """Return the controls, a row each, and what was not run."""
-    rows = [row for one in found.askers for row in _control_rows(one)]
+    """Return the controls, a row each and a column an asker, and what was not run."""
+    kinds: dict[str, str] = {}  # name of the row: its meaning
+    columns: list[dict[str, str]] = []
+    for one in found.askers:
+        column: dict[str, str] = {}
+        for name, meaning, ready in _control_cells(one):
+            kinds.setdefault(name, meaning)
+            column[name] = ready
+        columns.append(column)
+    rows = [
+        [h.row_head(name, MEANINGS[meaning]), *(column.get(name) or h.number(None) for column in columns)]
+        for name, meaning in kinds.items()
+    ]
     absent = [
         [h.row_head(one.name), h.cell(f"not known without it: {one.what}", kind="wrap"),
          f'<td class="left"><code>{h.esc(one.command)}</code></td>']
         for one in found.missing
     ]  # fmt: skip
-    parts = [h.table(["asker", "control", "control's value", "against it"], rows, left=2)] if rows else []
+    parts = [h.table(["control", *(one.asker for one in found.askers)], rows)] if found.askers else []
     if absent:
         parts += ['<h3 class="sub">Not run</h3>', h.table(["control", "", "how to run it"], absent, left=3)]
     return h.section("controls", "Controls", *parts, lead="Each control takes one explanation away from the rate.")
 
 
-def _control_rows(one: AskerAnalysis) -> list[list[str]]:
-    def row(name: str, meaning: str, value: str, against: str) -> list[str]:
-        title = f' title="{h.esc(MEANINGS[meaning])}"'
-        return [h.row_head(one.asker), f'<td class="left"{title}>{h.esc(name)}</td>', value, against]
-
-    def beside(text: str, small: str = "") -> str:
-        return h.cell(text, small)
-
-    rate = beside(percent(one.rate.value), "calibrated, as played")
-    rows = []
+def _control_cells(one: AskerAnalysis) -> Iterator[tuple[str, str, str]]:
+    """Yield (row, meaning, cell)."""
+    yield "Calibrated, as played", "Calibrated", h.number(one.best_interval, why="no session counts")
     if one.same_model_clustered is not None:
-        rows.append(row("Same model twice", "Same model twice", h.number(one.same_model_clustered), rate))
+        yield "Same model twice", "Same model twice", h.number(one.same_model_clustered)
     if one.shuffled is not None:
-        aimed, own = one.shuffled.aimed, one.shuffled.own
-        text = f"own pair {percent(own.value)}; aiming {points(aimed.value)} points" if aimed.value is not None else DASH
-        rows.append(row("Shuffled pairs", "Shuffled pairs", h.number(one.shuffled.other),
-                        beside(text, interval(aimed.low, aimed.high, signed=True))))  # fmt: skip
+        yield "Shuffled pairs", "Shuffled pairs", h.number(one.shuffled.other)
+        yield "Own pair less shuffled, points", "Shuffled pairs", h.number(one.shuffled.aimed, signed=True)
     if one.no_probing_clustered is not None:
-        rows.append(row("No probing", "No probing", h.number(one.no_probing_clustered), rate))
+        yield "No probing", "No probing", h.number(one.no_probing_clustered)
     if one.stability is not None:
-        rows.append(row("Redraws differ", "Redraws differ", h.number(one.stability.redraws),
-                        beside(percent(one.stability.flips.value), "label flips")))  # fmt: skip
+        yield "Redraws differ (beside label flips)", "Redraws differ", h.number(one.stability.redraws)
     if one.cross_check is not None:
-        truth = one.cross_check
-        rows.append(row("Cross-check true (oracle)", "Cross-check true", h.number(truth.true),
-                        beside(percent(truth.true_calibrated.value), f"of calibrated, n {truth.true_calibrated.n}")))
-        rows.append(row("Valid questions (oracle)", "Cross-check true", h.number(truth.valid), beside("")))  # fmt: skip
+        yield "Cross-check true (oracle)", "Cross-check true", h.number(one.cross_check.true)
+        yield "\u2026 of calibrated", "Cross-check true", h.number(one.cross_check.true_calibrated)
+        yield "Final questions valid (oracle)", "Cross-check true", h.number(one.cross_check.valid)
     for other in one.regrades:
-        rows.append(row(f"Regrade {other.name}: same label", "Regrade", h.number(other.agreement),
-                        beside(f"rate moves {points(other.shift.value)} points",
-                               interval(other.shift.low, other.shift.high, signed=True))))  # fmt: skip
+        yield f"Regrade {other.name}: same label", "Regrade", h.number(other.agreement)
+        yield f"Regrade {other.name}: rate", "Regrade", h.number(other.rate)
+        yield f"Regrade {other.name}: rate moves, points", "Regrade", h.number(other.shift, signed=True)
     for label, share in one.difficulty.items():
-        rows.append(row(f"Difficulty: {words(label)} questions solved", "Difficulty", h.number(share), beside("")))
-    return rows
+        yield f"Solved by the pool: {words(label)} questions", "Difficulty", h.number(share)
 
 
 def sensitivity(found: Analysis) -> str:
