@@ -1,6 +1,7 @@
 """The three floors, and the one place of each heavy library, kept by walking the syntax trees."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ MIDDLE = ("aske", "validity", "novelty")
 OURS = ("selfevolve", *MIDDLE)
 HEAVY = (
     *("torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "sentence_transformers"),
-    *("sklearn", "scipy", "sympy", "math_verify", "mathruler", "matplotlib", "numpy"),
+    *("sklearn", "scipy", "sympy", "math_verify", "mathruler", "matplotlib", "numpy", "httpx"),
 )
 
 
@@ -32,10 +33,15 @@ def modules(root: Path) -> dict[str, Path]:
     return found
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(name: str, path: Path) -> Iterator[tuple[str, int]]:
     """Yield every module that a file imports, anywhere in it, with its line; relative ones made absolute."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -83,8 +89,17 @@ def test_trl_is_imported_in_one_place():
     assert outside(ROOT, "trl", "selfevolve.train.trl_backend") == []
 
 
-@pytest.mark.parametrize("library", ["vllm", "requests", "httpx", "aiohttp", "openai"])
-def test_serving_libraries_are_not_imported(library):
+@pytest.mark.parametrize(
+    ("library", "home"),
+    [("vllm", "selfevolve.sampling.vllm_sampler"), ("httpx", "selfevolve.sampling._http_client")],
+)
+def test_a_serving_library_is_imported_in_one_place(library, home):
+    assert outside(ROOT, library, home) == []
+    assert outside(ROOT, library, None) != []
+
+
+@pytest.mark.parametrize("library", ["requests", "aiohttp", "openai"])
+def test_other_clients_are_not_imported(library):
     assert outside(ROOT, library, None) == []
 
 
@@ -96,7 +111,9 @@ def test_settings_and_command_line_name_no_heavy_library(library):
             assert not [line for imported, line in imports(name, path) if within(imported, library)], name
 
 
-@pytest.mark.parametrize("module", ["selfevolve", "selfevolve.config", "selfevolve.cli", "selfevolve.rundir"])
+@pytest.mark.parametrize(
+    "module", ["selfevolve", "selfevolve.config", "selfevolve.cli", "selfevolve.rundir", "selfevolve.sampling"]
+)
 def test_import_loads_nothing_heavy(module):
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

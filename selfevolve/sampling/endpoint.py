@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -77,7 +76,7 @@ class Endpoint:
         object.__setattr__(self, "base_urls", urls)
         object.__setattr__(self, "api", Api(self.api))
         object.__setattr__(self, "retry_statuses", frozenset(self.retry_statuses))
-        object.__setattr__(self, "extra_body", MappingProxyType(dict(self.extra_body)))
+        object.__setattr__(self, "extra_body", dict(self.extra_body))
         self._check_numbers()
         self._check_extra_body()
 
@@ -103,7 +102,7 @@ class Endpoint:
         if taken:
             raise ValueError(f"extra_body sets {', '.join(taken)}, which come from model and sampling; leave them out")
         try:
-            json.dumps(dict(self.extra_body), allow_nan=False)
+            json.dumps(self.extra_body, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(f"extra_body cannot be written as JSON ({error}); use plain values") from None
 

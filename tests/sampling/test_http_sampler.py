@@ -446,7 +446,7 @@ def test_nothing_listens() -> None:
     sampler = HttpSampler(Endpoint((f"http://127.0.0.1:{free_port()}/v1",), "m", max_retries=1, **QUICK))
     ((reply,),) = sampler.sample([user("q")], Sampling())
     assert reply.finish_reason is ERROR and "no connection" in (reply.error or "")
-    with pytest.raises(ValueError, match="no server answers at http://127.0.0.1"):
+    with pytest.raises(ValueError, match="no server answers at http://127"):
         sampler.check()
 
 
@@ -470,7 +470,14 @@ def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch, caplog
             refused.check()
         with pytest.raises(ValueError, match="api_key_env"):
             HttpSampler(Endpoint((server.url + "/.",), server.model, **QUICK)).check()
-    shown = [repr(sampler), repr(refused), repr(vars(sampler._client)), sampler.identity, repr(reply), str(caught.value)]
+    shown = [
+        repr(sampler),
+        repr(refused),
+        repr(vars(sampler._client)),
+        sampler.identity,
+        repr(reply),
+        str(caught.value),
+    ]
     shown += [record.getMessage() for record in caplog.records]
     assert not [text for text in shown if "secret" in text or "another" in text]
 
@@ -515,7 +522,9 @@ def test_replicas_are_used_evenly_and_a_dead_one_is_left_alone() -> None:
         shares = [server.stats["requests"] for server in (one, two)]
         assert sum(shares) == 100 and min(shares) >= 40
         dead = f"http://127.0.0.1:{free_port()}/v1"
-        half = HttpSampler(Endpoint((dead, one.url), "fake-model", concurrency=8, **(QUICK | {"backoff_seconds": 0.02})))
+        half = HttpSampler(
+            Endpoint((dead, one.url), "fake-model", concurrency=8, **(QUICK | {"backoff_seconds": 0.02}))
+        )
         start = time.monotonic()
         replies = half.sample([user(f"p{i}") for i in range(100)], Sampling())
         assert all(group[0].finish_reason is STOP for group in replies)
