@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from selfevolve.testbed.profiles import CLEAN, PROFILES, Profile
-from selfevolve.testbed.sessions import demonstrate, pieces, token_ids
+from selfevolve.testbed.sessions import RIGHT, WRONG, demonstrate, pieces, token_ids
 from selfevolve.testbed.tasks import sample
 from selfevolve.testbed.vocabulary import EOS, REPLY, build_tokenizer
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 TASK_WEIGHTS = (0.20, 0.36, 0.28, 0.16, 0.0)  # ask, solve, check, judge, drill
 TRUNK_WEIGHTS = (0.18, 0.28, 0.20, 0.12, 0.22)
 SHIPPED_TRUNK = Path(__file__).parent / "trunk"
-SESSION_TOKENS = 6000  # tokens a batch of sessions at most, padding included: about twice those of a batch of tasks
+SESSION_TOKENS = 4096  # tokens a batch of sessions at most, padding included
+READING_WEIGHT = 4.0  # of the marks that say what solvers answered: 2 of a turn's 50 tokens, and the hardest to learn
 CHUNK = 8  # batches drawn together and sorted by length, so that padding stays small
 
 
@@ -131,6 +132,10 @@ def train(model: PreTrainedModel, profile: Profile, schedule: Schedule, log: Pat
 
     tokenizer = build_tokenizer()
     stream = batches(profile, schedule, tokenizer)
+    weight = None
+    if profile.sessions:
+        weight = torch.ones(len(tokenizer))
+        weight[tokenizer.convert_tokens_to_ids([RIGHT, WRONG])] = READING_WEIGHT
     matrices = [p for p in model.parameters() if p.ndim == 2]
     others = [p for p in model.parameters() if p.ndim != 2]
     optimizer = torch.optim.AdamW(
@@ -152,7 +157,7 @@ def train(model: PreTrainedModel, profile: Profile, schedule: Schedule, log: Pat
         hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
         keep = labels[:, 1:] != -100
         logits = model.lm_head(hidden[:, :-1][keep])
-        loss = cross_entropy(logits, labels[:, 1:][keep])
+        loss = cross_entropy(logits, labels[:, 1:][keep], weight=weight)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
