@@ -168,7 +168,8 @@ def sensitivity(sessions: Sequence[SessionRecord]) -> tuple[tuple[str, Rate], ..
 
     def again(session: SessionRecord, how: str) -> Outcome:
         if how == "one":
-            changes = session.rules.checks > 1 and session.label in (Label.BAD_CROSS_CHECK, Label.UNGRADABLE)
+            several = any(c.seat is Seat.CROSS_CHECK and len(c.replies) > 1 for c in session.calls)
+            changes = several and session.label in (Label.BAD_CROSS_CHECK, Label.UNGRADABLE)
             return outcome(replay(session, pack, checks=1).label if changes else session.label)
         if session.grade.reason is not Reason.TRUNCATED:
             return outcome(session.label)
