@@ -85,7 +85,8 @@ class Samplers:
             return sampler
         from selfevolve.sampling.cache import CachedSampler, ReplyCache
 
-        self._replies = self._replies or ReplyCache(Path(self.cache))
+        if self._replies is None:
+            self._replies = ReplyCache(Path(self.cache))
         return CachedSampler(sampler, self._replies)
 
 
