@@ -67,6 +67,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.set_defaults(call=_check)
 
+    asker = commands.add_parser(
+        "train-asker",
+        help="train an asker of Ask-E against a pool of solvers",
+        description="Train an asker of Ask-E; measure it on held-out pairs before and after. Goes on where it stopped.",
+    )
+    asker.add_argument("recipe", metavar="SETTINGS", help="a shipped name such as aske/testbed-train, or a YAML file")
+    asker.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as steps=20")
+    asker.add_argument("--out", type=Path, metavar="DIR", help="the folder (default: runs/NAME-sSEED)")
+    asker.set_defaults(call=_train_asker)
+
     report = commands.add_parser("report", help="write a run's report", description="Write report.html and report.md.")
     report.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     report.set_defaults(call=_report)
@@ -132,6 +142,19 @@ def _check(arguments: argparse.Namespace) -> int:
     print(table(cost))
     for line in missing_files(recipe):
         print(f"before it can run: {line}", file=sys.stderr)
+    return 0
+
+
+def _train_asker(arguments: argparse.Namespace) -> int:
+    from selfevolve.config.asker import load_asker_training
+
+    settings = load_asker_training(arguments.recipe, arguments.overrides)
+    name = (settings.name or Path(arguments.recipe).stem).replace("/", "-")
+    out = arguments.out or Path("runs") / f"{name}-s{settings.seed}"
+    from selfevolve.asker_training import train_asker
+
+    train_asker(settings, out)
+    print(out)
     return 0
 
 

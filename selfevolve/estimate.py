@@ -72,11 +72,14 @@ def estimate(recipe: Recipe, tokens_per_second: float | None = None) -> Estimate
         tokens = sum(n * length for n, length in parts)
         return StageCost(stage, sum(n for n, _ in parts), tokens, FILL * (tokens + LEARN_COST * learned) / speed)
 
-    def trained(stage: str, settings: TrainStage, length: int, more: list[tuple[int, int]]) -> StageCost:
-        replies = settings.steps * settings.prompts * settings.responses
+    def trained(
+        stage: str, settings: TrainStage, length: int, more: list[tuple[int, int]], turns: int = 1
+    ) -> StageCost:
+        replies = settings.steps * settings.prompts * settings.responses * turns
         return cost(stage, [(replies, length), *more], learned=replies * length)
 
     questioner = recipe.questioner
+    turns = 1 + (recipe.ask_e.probes if recipe.reward.rule == "ask_e" else 0)  # of the questioner a candidate
     batch = questioner.prompts * questioner.responses
     written = questioner.steps * batch
     comparisons = {"none": 0, "k_sampled": recipe.novelty.k, "exhaustive": batch - 1}[recipe.novelty.gate]
@@ -91,7 +94,8 @@ def estimate(recipe: Recipe, tokens_per_second: float | None = None) -> Estimate
             "questioner",
             questioner,
             limit.question,
-            [*_assessed(recipe, written), (written * comparisons, limit.judge)],
+            [*_rewarded(recipe, written), (written * comparisons, limit.judge)],
+            turns,
         ),
         cost("candidates", [(recipe.candidates, limit.question)]),
         cost("assessment", _assessed(recipe, recipe.candidates)),
@@ -101,11 +105,24 @@ def estimate(recipe: Recipe, tokens_per_second: float | None = None) -> Estimate
     return Estimate(speed, tuple(once), a_round, recipe.rounds)
 
 
+def _rewarded(recipe: Recipe, questions: int) -> list[tuple[int, int]]:
+    """Return (replies, tokens a reply) of what the questioner's reward asks the solvers."""
+    if recipe.reward.rule != "ask_e":
+        return _assessed(recipe, questions)
+    limit = recipe.generation.max_new_tokens.solution
+    boundary = 2 * questions * (1 + recipe.ask_e.probes)
+    return [_votes(recipe, questions), (boundary, limit), (questions * recipe.ask_e.checks, limit)]
+
+
+def _votes(recipe: Recipe, questions: int) -> tuple[int, int]:
+    votes = 0 if recipe.assessment.validity.judge == "off" else recipe.assessment.validity.votes
+    return questions * votes, recipe.generation.max_new_tokens.solution
+
+
 def _assessed(recipe: Recipe, questions: int) -> list[tuple[int, int]]:
     """Return (replies, tokens a reply) of votes and solutions for ``questions``, if none were refused on the way."""
     limit = recipe.generation.max_new_tokens.solution
-    votes = 0 if recipe.assessment.validity.judge == "off" else recipe.assessment.validity.votes
-    return [(questions * votes, limit), (questions * recipe.assessment.solutions, limit)]
+    return [_votes(recipe, questions), (questions * recipe.assessment.solutions, limit)]
 
 
 def table(result: Estimate) -> str:

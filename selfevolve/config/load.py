@@ -202,7 +202,7 @@ def _read_chain(path: Path, above: tuple[Path, ...]) -> tuple[dict[str, Any], So
     merged, merged_sources = _read_chain(_base_path(path, base_name, shown), (*above, real))
     # a base's description speaks of the base
     merged.pop("description", None)
-    _merge(merged, data)
+    merge(merged, data)
     return merged, merged_sources | sources
 
 
@@ -226,11 +226,11 @@ def _shown_path(path: Path) -> str:
     return f"recipes/{path.relative_to(folder).as_posix()}" if path.is_relative_to(folder) else str(path)
 
 
-def _merge(into: dict[str, Any], data: Mapping[str, Any]) -> None:
+def merge(into: dict[str, Any], data: Mapping[str, Any]) -> None:
     """Lay ``data`` over ``into``: mappings merge key by key, everything else replaces."""
     for key, value in data.items():
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
+            merge(into[key], value)
         else:
             into[key] = value
 
@@ -249,7 +249,7 @@ def _apply_override(data: dict[str, Any], sources: Sources, override: str) -> No
     for part in reversed(path[:-1]):
         nested = {part: nested}
     _refuse_unknown(nested, {}, where)
-    _merge(data, nested)
+    merge(data, nested)
     sources[path] = where
 
 

@@ -163,6 +163,10 @@ class Assessment(Section):
     temperature: Temperature = 1.0
     top_p: TopP = 1.0
     top_k: CountOrZero = Field(default=40, description="tokens kept at each sampling step; 0 is off")
+    early_stop: bool = Field(
+        default=True,
+        description="ask for no vote and no solution that can change no decision and no reward; true or false",
+    )
 
 
 class Novelty(Section):

@@ -13,6 +13,7 @@ class Entry:
     formula: str
     unit: str  # "rate" is an object with value, k, n, low, high
     meaning: str
+    ask_e: bool = False  # stands in runs with Ask-E's reward only
 
 
 GLOSSARY: tuple[Entry, ...] = (
@@ -172,6 +173,44 @@ GLOSSARY: tuple[Entry, ...] = (
         "novel / questions with a decided novelty",
         "rate",
         "Questions of the questioner's steps that pass the novelty gate. `asked` also counts undecided ones.",
+    ),
+    Entry(
+        "ask_e_labels",
+        "questioner's candidates by label of the game",
+        "counts",
+        "Ask-E's reward only. Candidates that the validity vote rejects reach no solver and have no label.",
+        ask_e=True,
+    ),
+    Entry(
+        "calibrated_rate",
+        "calibrated / labels but ungradable",
+        "rate",
+        "Exactly one boundary solver agrees with the cross-check. Two copies of one solver give this by chance too: "
+        "see `same_weights_rate`. `asked` also counts ungradable ones.",
+        ask_e=True,
+    ),
+    Entry("too_easy_rate", "too easy / labels but ungradable", "rate", "Both boundary solvers are right.", ask_e=True),
+    Entry("too_hard_rate", "too hard / labels but ungradable", "rate", "Neither boundary solver is right.", ask_e=True),
+    Entry(
+        "bad_cross_check_rate",
+        "bad cross-check / labels but ungradable",
+        "rate",
+        "The cross-check has no answer, or three of them disagree. One greedy check cannot disagree with itself.",
+        ask_e=True,
+    ),
+    Entry(
+        "ungradable_rate",
+        "ungradable / labels",
+        "rate",
+        "A reply was cut off or failed, or answers could not be compared: masked, out of the group's baseline.",
+        ask_e=True,
+    ),
+    Entry(
+        "same_weights_rate",
+        "pair of one checkpoint / labels",
+        "rate",
+        "Candidates whose two solvers were the same weights, as base and current before the solver has learnt.",
+        ask_e=True,
     ),
     Entry(
         "share_histogram",

@@ -59,6 +59,7 @@ def round_metrics(
         **_answered(parsed),
         **_rewards(questioner_rows or pool_rows, "questioner" if questioner_rows else "pool"),
         **_novelty(questioner_rows),
+        **_ask_e(questioner_rows),
         "share_histogram": share_histogram(row["solutions"]["share"] for row in parsed if _has_majority(row)),
         "seconds": sum(seconds_by_stage.values()),
         "seconds_by_stage": dict(seconds_by_stage),
@@ -197,6 +198,29 @@ def _novelty(rows: Sequence[Row]) -> Metrics:
     decisions = [row["novelty"]["decision"] for row in rows if row["novelty"] is not None]
     decided = [decision for decision in decisions if decision != "undecided"]
     return {"novel_rate": Rate(decided.count("novel"), len(decided), asked=len(decisions)).to_json()}
+
+
+def _ask_e(rows: Sequence[Row]) -> Metrics:
+    """Return the labels of Ask-E's game; nothing where the reward is another one."""
+    if not any("ask_e" in row for row in rows):
+        return {}
+    played = [row["ask_e"] for row in rows if row["ask_e"] is not None]
+    labels = Counter(str(result["label"]) for result in played)
+    ungradable = labels["ungradable"]
+    counted = len(played) - ungradable
+
+    def rate(label: str) -> dict[str, Any]:
+        return Rate(labels[label], counted, asked=len(played)).to_json()
+
+    return {
+        "ask_e_labels": dict(sorted(labels.items())),
+        "calibrated_rate": rate("calibrated"),
+        "too_easy_rate": rate("too_easy"),
+        "too_hard_rate": rate("too_hard"),
+        "bad_cross_check_rate": rate("bad_cross_check"),
+        "ungradable_rate": Rate(ungradable, len(played)).to_json(),
+        "same_weights_rate": Rate(sum(bool(r["same_weights"]) for r in played), len(played)).to_json(),
+    }
 
 
 def share_histogram(shares: Iterable[float | None]) -> list[int]:

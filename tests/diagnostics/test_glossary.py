@@ -28,10 +28,16 @@ PROMISED = {
 }
 
 
+ASK_E_ROW = {"reward": None, "novelty": None, "ask_e": {"label": "too_easy", "same_weights": False}}
+
+
 def test_glossary_holds_each_key_of_the_metrics_once() -> None:
     names = [e.name for e in GLOSSARY]
     assert len(names) == len(set(names))
-    assert set(names) == set(round_metrics([], Evaluation(), round=1, seconds_by_stage={}))
+    plain = set(round_metrics([], Evaluation(), round=1, seconds_by_stage={}))
+    assert {e.name for e in GLOSSARY if not e.ask_e} == plain
+    by_ask_e = round_metrics([], Evaluation(), round=1, seconds_by_stage={}, questioner_rows=[ASK_E_ROW])
+    assert {e.name for e in GLOSSARY if e.ask_e} == set(by_ask_e) - plain
 
 
 def test_promised_keys_are_there() -> None:
@@ -45,7 +51,7 @@ def test_docs_hold_the_glossary() -> None:
 
 
 def test_units_of_rates() -> None:
-    found = round_metrics([], Evaluation(), round=1, seconds_by_stage={})
+    found = round_metrics([], Evaluation(), round=1, seconds_by_stage={}, questioner_rows=[ASK_E_ROW])
     for e in GLOSSARY:
         is_rate = isinstance(found[e.name], dict) and "low" in found[e.name]
         assert (e.unit == "rate") == is_rate, e.name

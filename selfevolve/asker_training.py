@@ -1,0 +1,287 @@
+"""Training of an asker on its own: sessions against a pool of solvers, measured on pairs that training never meets.
+
+The folder::
+
+    config.yaml  environment.json
+    evaluation.jsonl    one object an evaluation: rates on held-out pairs, chance line; step 0 is before training
+    evaluation/         the sessions of each evaluation
+    train_log.jsonl     one object a step: the trainer's figures, labels, and the audit by more cross-checks
+    sessions.jsonl      every session of training with its reward
+    memory.json         the questions that diversity is measured against
+    checkpoint/         the trained asker
+    summary.json        before and after; written last
+
+Training is one stage: it begins anew where no checkpoint stands, and a finished one is not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from aske.game import Rules
+from aske.labels import Label
+from aske.pool import model_path
+from aske.prompts import load_pack
+from aske.reward import Memory, RewardSettings, score
+from selfevolve.ask_e import Table
+from selfevolve.asker_evaluation import Exam, audit_figures, evaluate
+from selfevolve.backbones import resolve_backbone
+from selfevolve.config.asker import INITIAL, POLICY, AskerTraining, asker_training_from, dump_asker_training
+from selfevolve.config.yaml_text import parse_mapping
+from selfevolve.embed import load_embedder
+from selfevolve.environment import environment
+from selfevolve.errors import ConfigChangedError, RunFolderError
+from selfevolve.jsonl import write_json, write_jsonl, write_text
+from selfevolve.sampling import Sampler, Sampling
+from selfevolve.seeds import derive
+from selfevolve.stages.ask_e_sessions import AskeConversations, Outcome
+from selfevolve.train import LogRow, LoraSpec, TrainRow, TrainSpec, train_conversations
+
+Progress = Callable[[str], None]  # told a line at a time
+CONFIG, SUMMARY, CHECKPOINT, EVALUATION = "config.yaml", "summary.json", "checkpoint", "evaluation.jsonl"
+
+
+def train_asker(settings: AskerTraining, out: str | Path, progress: Progress = print) -> dict[str, Any]:
+    """Train an asker into ``out`` and return the summary; a folder with the same settings is gone on with.
+
+    Raises:
+        UserError: the folder holds something else, or a model is missing.
+    """
+    out = Path(out)
+    _claim(settings, out)
+    if (out / SUMMARY).is_file():
+        summary: dict[str, Any] = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+        return summary
+    models = _Models(settings)
+    exam = _exam(settings, models)
+    if not (out / CHECKPOINT).is_dir():
+        _train(settings, out, models, exam, progress)
+    rows = [row for row in _read(out / EVALUATION) if row["step"] < settings.steps]
+    after = evaluate(exam, models.sampler(str(out / CHECKPOINT)), settings.steps, out / "evaluation")
+    progress(_said(after))
+    write_jsonl(out / EVALUATION, [*rows, after])
+    summary = {
+        "name": settings.name,
+        "seed": settings.seed,
+        "before": rows[0],
+        "after": after,
+        "audit": audit_figures(row["audit"] for row in _read(out / "train_log.jsonl")),
+    }
+    write_json(out / SUMMARY, summary)
+    return summary
+
+
+def _claim(settings: AskerTraining, out: Path) -> None:
+    """Make the folder, or see that it was made with these settings; what an unfinished training left goes."""
+    config = out / CONFIG
+    if config.is_file():
+        made, _ = parse_mapping(config.read_text(encoding="utf-8"), str(config))
+        old, new = asker_training_from(made, str(config)).model_dump(mode="json"), settings.model_dump(mode="json")
+        changed = [f"  {key}: {old[key]} -> {new[key]}" for key in new if old[key] != new[key]]
+        if changed:
+            raise ConfigChangedError(
+                f"{out} was made with other settings (as made -> as asked):\n" + "\n".join(changed),
+                "put the values back to go on, or choose another --out",
+            )
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunFolderError(f"{out} is not empty and holds no training of an asker", "choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    if not config.is_file():
+        write_json(out / "environment.json", environment())
+        write_text(config, dump_asker_training(settings))
+    if not (out / CHECKPOINT).is_dir():
+        for name in (EVALUATION, "train_log.jsonl", "sessions.jsonl", "memory.json"):
+            (out / name).unlink(missing_ok=True)
+        shutil.rmtree(out / "evaluation", ignore_errors=True)
+
+
+class _Models:
+    """The models of a training, each loaded once."""
+
+    def __init__(self, settings: AskerTraining) -> None:
+        self.settings = settings
+        self.backbone = _resolved(settings.backbone)
+        self.loaded: dict[str, Sampler] = {}
+
+    def sampler(self, weights: str, name: str | None = None) -> Sampler:
+        if weights not in self.loaded:
+            import torch
+
+            from selfevolve.sampling.transformers_sampler import TransformersSampler
+
+            s = self.settings
+            dtype = getattr(torch, s.dtype)
+            self.loaded[weights] = TransformersSampler(weights, name=name, batch=s.batch, dtype=dtype)
+        return self.loaded[weights]
+
+    def solver(self, name: str) -> Sampler:
+        """Return a solver of the pool, or the asker before training."""
+        if name == INITIAL:
+            return self.sampler(self.backbone, INITIAL)
+        return self.sampler(_resolved(self.settings.solvers[name]), name)
+
+    def table(self, pairs: Sequence[tuple[str, str]]) -> Table:
+        s = self.settings
+        names = list(dict.fromkeys(name for pair in pairs for name in pair))
+        weights = {name: _resolved(s.solvers[name]) for name in names}
+        sampling = Sampling(temperature=s.solver_temperature, max_tokens=s.max_solution_tokens)
+        return Table(tuple(pairs), {name: self.solver(name) for name in names}, sampling, weights, s.checks)
+
+
+def _resolved(model: str) -> str:
+    return resolve_backbone(model_path(model))
+
+
+def _exam(settings: AskerTraining, models: _Models) -> Exam:
+    from transformers import AutoConfig
+
+    s, e = settings, settings.evaluation
+    before: Any = models.sampler(models.backbone, INITIAL)
+    context = getattr(AutoConfig.from_pretrained(models.backbone).get_text_config(), "max_position_embeddings", None)
+    return Exam(
+        table=models.table(s.heldout_pairs),
+        pack=load_pack(s.prompts),
+        rules=Rules(probes=s.probes, checks=e.checks),
+        asker=Sampling(temperature=s.temperature, top_p=s.top_p, max_tokens=s.max_turn_tokens),
+        cross_check=models.solver(e.cross_check),
+        sessions=e.sessions,
+        resamples=e.resamples,
+        seed=derive(s.seed, "evaluation"),
+        context=context,
+        count=lambda prompt: len(before.prompt_ids([prompt])[0]),
+        oracle=s.prompts == "testbed",
+    )
+
+
+def _train(settings: AskerTraining, out: Path, models: _Models, exam: Exam, progress: Progress) -> None:
+    s = settings
+    every = s.evaluation.every
+
+    def hook(step: int, policy: Sampler) -> None:
+        done = step - 1
+        if done == 0 or (every and done % every == 0):
+            row = evaluate(exam, policy, done, out / "evaluation")
+            progress(_said(row))
+            with (out / EVALUATION).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+    game = AskeConversations(
+        exam.pack,
+        Rules(probes=s.probes, checks=s.checks),
+        models.table(s.train_pairs),
+        group=s.sessions,
+        seed=derive(s.seed, "sessions"),
+        asker=exam.asker,
+        cross_check=None if s.cross_check == POLICY else models.solver(s.cross_check),
+        audit=s.audit,
+        hook=hook,
+    )
+    rows = [TrainRow(game.pack.open(s.probes, game.rules.question_words))] * s.groups
+    with (
+        (out / "train_log.jsonl").open("w", encoding="utf-8") as log,
+        (out / "sessions.jsonl").open("w", encoding="utf-8") as sessions,
+    ):
+        scorer = _Scorer(settings, out, sessions)
+
+        def step_done(row: LogRow) -> None:
+            log.write(json.dumps({**asdict(row), **scorer.figures}) + "\n")
+            log.flush()
+            labels = ", ".join(f"{label} {n}" for label, n in scorer.figures["labels"].items())
+            mean = "none" if row.reward_mean is None else f"{row.reward_mean:.3f}"
+            progress(f"step {row.step}/{s.steps}  reward {mean}  {labels}  {row.seconds:.1f} s")
+
+        train_conversations(Path(models.backbone), rows, game, scorer, _spec(s), out / CHECKPOINT, step_done)
+
+
+class _Scorer:
+    """The reward of a step's sessions, with the one memory of the run; writes what it saw."""
+
+    def __init__(self, settings: AskerTraining, out: Path, sessions: TextIO) -> None:
+        r = settings.reward
+        self.settings = RewardSettings(
+            calibrated=r.calibrated,
+            too_easy=r.too_easy,
+            too_hard=r.too_hard,
+            malformed=r.malformed,
+            alpha=r.alpha,
+            neighbours=r.neighbours,
+            memory=r.memory,
+        )
+        self.embed = load_embedder(r.embedder) if r.alpha else None
+        self.memory = Memory(r.memory) if r.alpha else None
+        self.out, self.sessions = out, sessions
+        self.figures: dict[str, Any] = {}  # of the last step
+
+    def __call__(self, step: int, outcomes: Sequence[Outcome]) -> list[float | None]:
+        records = [o.record for o in outcomes]
+        rewards = score(
+            [r.label for r in records],
+            [r.malformed for r in records],
+            [r.question for r in records],
+            self.settings,
+            self.memory,
+            self.embed,
+        )
+        if self.memory is not None:
+            self.memory.save(self.out / "memory.json")
+        for outcome, reward in zip(outcomes, rewards, strict=True):
+            scored = None if reward is None else {"total": reward.total, "terms": reward.terms}
+            audit = outcome.audit.label.value if outcome.audit else None
+            row = {"step": step, "reward": scored, "audit": audit, **outcome.record.to_json()}
+            self.sessions.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self.sessions.flush()
+        labels = Counter(r.label.value for r in records)
+        self.figures = {
+            "labels": {label.value: labels[label.value] for label in Label},
+            "audit": [[o.record.label.value, o.audit.label.value] for o in outcomes if o.audit is not None],
+            "terms": _means([r.terms for r in rewards if r is not None]),
+        }
+        return [None if reward is None else reward.total for reward in rewards]
+
+
+def _means(terms: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(t[name] for t in terms) / len(terms) for name in terms[0]} if terms else {}
+
+
+def _spec(s: AskerTraining) -> TrainSpec:
+    return TrainSpec(
+        steps=s.steps,
+        prompts=s.groups,
+        responses=s.sessions,
+        global_batch=s.update_groups,
+        micro_batch=s.micro_batch,
+        learning_rate=s.learning_rate,
+        kl=s.kl,
+        temperature=s.temperature,
+        top_p=s.top_p,
+        max_new_tokens=s.max_turn_tokens,
+        seed=derive(s.seed, "training"),
+        lora=LoraSpec(s.lora.rank, s.lora.alpha, s.lora.targets) if s.lora else None,
+        loss_type=s.loss,
+        ratio_max=s.ratio_max,
+        max_grad_norm=s.max_grad_norm,
+        dtype=s.dtype,
+        sample_batch=s.batch,
+    )
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _said(row: dict[str, Any]) -> str:
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.1f}%"
+
+    rate, line = row["calibrated"], row["chance"]["copies"]
+    return (
+        f"held-out pairs after {row['step']} steps: calibrated {percent(rate['value'])} "
+        f"[{percent(rate['low'])}, {percent(rate['high'])}] of {rate['n']}, chance line {percent(line['value'])}, "
+        f"ungradable {percent(rate['ungradable_share'])}"
+    )
