@@ -51,7 +51,7 @@ class Transcript:
 
 
 class LivePolicy:
-    """The policy with its current weights as a `Sampler`, for the world's own use."""
+    """The policy with its current weights as a `KeyedSampler`, for the world's own use."""
 
     name = "policy"
 
@@ -61,8 +61,12 @@ class LivePolicy:
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[list[Reply]]:
         """Return ``sampling.n`` replies for each prompt, in order; axes ``[prompt][sample]``."""
+        return self.sample_keyed(prompts, sampling, range(len(prompts)))
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        """Return replies as `sample` does; random numbers hang on a key a prompt in place of its position."""
         with self.clock.part("generate"), self.ready():
-            replies: list[list[Reply]] = self.sampler.sample(prompts, sampling)
+            replies: list[list[Reply]] = self.sampler.sample_keyed(prompts, sampling, keys)
         return replies
 
 
@@ -142,7 +146,8 @@ class ConversationMaker(Maker):
             else:
                 transcripts[place].say(completion.ids, completion.stopped)
                 reason = FinishReason.STOP if completion.stopped else FinishReason.LENGTH
-                replies[place] = Reply(texts[completion.ids], reason, len(ids), len(completion.ids))
+                text = texts[completion.ids]
+                replies[place] = Reply(text, reason, len(ids), len(completion.ids), seed=sampling.seed)
         return replies
 
     def _heard(self, transcript: Transcript, content: str | None) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from selfevolve.errors import UserError
-from selfevolve.sampling import FinishReason, Prompt, Reply, Sampler
+from selfevolve.sampling import FinishReason, KeyedSampler, Prompt, Reply
 
 CONTEXT_EXHAUSTED = "context_exhausted"  # `Reply.error` of a conversation that has no room for another reply
 
@@ -184,7 +184,7 @@ class Conversations(Protocol):
         """
         ...
 
-    def answer(self, replies: Mapping[int, Reply], policy: Sampler) -> Mapping[int, str | None]:
+    def answer(self, replies: Mapping[int, Reply], policy: KeyedSampler) -> Mapping[int, str | None]:
         """Take the policy's replies by place; return what the world says next as a user's turn, None: it is over.
 
         A reply has finish reason STOP; LENGTH: cut off at ``max_new_tokens``; or ERROR with error "context_exhausted":
@@ -193,8 +193,8 @@ class Conversations(Protocol):
 
         Args:
             replies: of every conversation that is not over.
-            policy: samples with the current weights (for example a cross-check). Draws at a temperature above 0 hang
-                on the place in the list of one call.
+            policy: samples with the current weights (for example a cross-check). Draws above temperature 0 hang on the
+                keys given to ``sample_keyed``: pass places, so that they do not depend on the number of processes.
         """
         ...
 

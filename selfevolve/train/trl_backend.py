@@ -298,9 +298,6 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         output = super()._generate_and_score_completions(inputs)
         assert self.local is not None
         output["advantages"] = torch.tensor(self.local.advantages, device=self.accelerator.device)
-        for name in ("old_per_token_logps", "ref_per_token_logps"):
-            if name in output:
-                output[name] = output[name].masked_fill(output["tool_mask"] == 0, 0.0)
         return output
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
@@ -309,9 +306,11 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         TRL multiplies the loss of a token by its mask, which is not enough: a ratio or KL estimate that overflows at a
         token of the world would make the whole loss infinity times 0.
         """
-        self.outside = inputs["tool_mask"] == 0
+        self.outside = inputs["completion_mask"] * inputs["tool_mask"] == 0
+        others = [name for name in ("old_per_token_logps", "ref_per_token_logps") if name in inputs]
+        filled = {name: inputs[name].masked_fill(self.outside, 0.0) for name in others}
         try:
-            return super()._compute_loss(model, inputs)
+            return super()._compute_loss(model, {**inputs, **filled})
         finally:
             self.outside = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,38 @@ def test_two_processes_reward_the_whole_batch_once_and_agree(tmp_path: Path) -> 
     assert first["reward"] == second["reward"]
     assert seen[1][0]["calls"] == first["calls"]  # the completions do not depend on the number of processes
     assert (tmp_path / "out-2" / "model.safetensors").is_file()
+
+
+@pytest.mark.slow
+def test_two_processes_hold_the_conversations_that_one_would(tmp_path: Path) -> None:
+    from tests.tiny_model import save_tiny
+
+    save_tiny(tmp_path / "policy", words=60, hidden=32, layers=2, spread=8.0)
+    seen: dict[int, list[dict[str, Any]]] = {}
+    for processes in (2, 1):
+        launch(["tests.train.two_process_stage", str(tmp_path), "talk"], processes, cpu=True, echo=lambda _: None)
+        seen[processes] = [json.loads((tmp_path / f"rank-{i}.json").read_text()) for i in range(processes)]
+    first, second = seen[2]
+    assert (first["places"], second["places"]) == ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11])  # each its own
+    assert len(first["calls"]) == 1 and second["calls"] == []  # the reward of all, once
+    assert [place for place, _ in first["calls"][0]] == list(range(12))
+    assert first["calls"] == seen[1][0]["calls"]
+    assert first["digest"] == second["digest"]
+    for got in (second, seen[1][0]):
+        assert got["facts"][:3] == first["facts"][:3] and got["reward"] == first["reward"]
+        assert got["facts"][3] == pytest.approx(first["facts"][3], rel=1e-3)  # the same gradient
+
+
+@pytest.mark.slow
+def test_a_world_that_fails_on_one_process_ends_all(tmp_path: Path) -> None:
+    from tests.tiny_model import save_tiny
+
+    save_tiny(tmp_path / "policy", words=60, hidden=32, layers=2)
+    lines: list[str] = []
+    with pytest.raises(LaunchError):
+        launch(["tests.train.two_process_stage", str(tmp_path), "broken"], 2, cpu=True, echo=lines.append)
+    assert any("RuntimeError: the solver is gone" in line for line in lines)
+    assert not (tmp_path / "out-2").exists()
 
 
 @pytest.mark.slow
