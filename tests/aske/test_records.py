@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+import golden_sessions
 import pytest
 from aske_helpers import PACK, asker_by_turn, cut, failed, in_turn, late, played, solved, stop, turn
 
@@ -138,3 +139,16 @@ def test_hostile_texts_survive_json():
     again = SessionRecord.from_json(json.loads(json.dumps(row.to_json())))
     assert again.transcript == row.transcript and replay(again, PACK).grade == row.grade
     assert isinstance(row.grade, Grade)
+
+
+def test_the_golden_sessions():
+    """Labels and rewards by hand; the stored records are what the core plays today, and what it replays from them."""
+    stored = golden_sessions.load()
+    assert [(row.label.value, row.malformed, reward and reward["total"]) for row, reward in stored] == [
+        ("calibrated", 0, 1.0), ("too_easy", 1, 0.15), ("too_hard", 1, -0.25), ("no_question", 2, -0.1),
+        ("bad_cross_check", 0, 0.0), ("ungradable", 0, None), ("ungradable", 0, None), ("calibrated", 0, 1.0),
+    ]  # fmt: skip
+    assert len({row.flip for row, _ in stored}) == 2
+    for (row, reward), (played_now, reward_now) in zip(stored, golden_sessions.golden(), strict=True):
+        assert golden_sessions.plain(played_now) == golden_sessions.plain(row) and reward_now == reward
+        assert replay(row, PACK) == row
