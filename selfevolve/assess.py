@@ -1,7 +1,12 @@
-"""The assessment of questions: validity vote -> solutions -> novelty -> reward. Exists once.
+"""The assessment of questions: validity vote -> novelty -> solutions -> reward. Exists once.
 
 The questioner's GRPO reward and the building of solver data both call `Assessor.assess`; the second one with
 ``rewarded=False``, since the novelty gate and the repetition penalty belong to the questioner's reward.
+
+With ``early_stop`` nothing is asked that can change no decision and no reward: a validity vote ends when the missing
+verdicts cannot turn it (in the questioner's stage an invalid question's vote goes on, since its share is the reward),
+and a question that the novelty gate rejects is not solved where its reward is 0 anyway. Draws are those of the full
+assessment (`sample_more`), so decisions and rewards are the same; tests/test_early_stop.py shows it.
 
 Under Ask-E's reward the questioner's candidates go to two boundary solvers and a cross-check in place of the solutions
 of one solver (`Assessor.ask_e`); solver data is built as ever.
@@ -21,8 +26,8 @@ from selfevolve.ask_e import AskEJudge
 from selfevolve.prompts import PromptPack
 from selfevolve.records import AskEResult, Assessed, Candidate, Decision, Solutions
 from selfevolve.rewards import AskERule, Measured, Reward, RewardRule
-from selfevolve.sampling import Prompt, Reply, Sampler, Sampling
-from validity import ValidityDecision, ValidityVote, gate_value, read_verdict, vote_validity
+from selfevolve.sampling import Prompt, Reply, Sampler, Sampling, sample_more
+from validity import ValidityDecision, ValidityVote, Verdict, gate_value, read_verdict, settled, vote_validity
 
 Progress = Callable[[str, int, int], None]  # (what is being done, done, of)
 
@@ -40,6 +45,7 @@ class AssessmentSettings:
     min_answered_votes: float  # share of validity replies that must be readable, else undecided
     sampling: Sampling  # temperature, top_p, top_k and max_tokens of votes and solutions; n and seed are set here
     bleu_threshold: float | None = None  # cluster distance of the repetition penalty; None: no clusters
+    early_stop: bool = True  # ask for nothing that can change no decision and no reward
 
 
 @dataclass
@@ -96,57 +102,100 @@ class Assessor:
         questions = [c.question for c in candidates]
         open_ = [i for i, q in enumerate(questions) if q is not None]
         tell("validity votes", 0, len(open_))
-        votes = self._votes(questions, open_, seed)
+        votes = self._votes(questions, open_, seed, whole_invalid=rewarded)
         passed = [i for i in open_ if _passed(votes[i])]
         if rewarded and isinstance(self.rule, AskERule):
             return self._by_ask_e(candidates, votes, seed, tell, checks, played)
-        tell("solutions", 0, len(passed))
-        solutions = self._solutions(questions, passed, seed)
+        novelty: dict[int, NoveltyResult | None] = {}
+        if rewarded:
+            tell("novelty", 0, len(passed))
+            novelty = self._novelty(candidates, set(passed), seed)
+        repeated = {i for i in passed if self._unsolved(novelty.get(i))}
+        tell("solutions", 0, len(passed) - len(repeated))
+        solutions = self._solutions(questions, passed, repeated, seed)
         parts = [
-            _Parts(c, votes.get(i), solutions.get(i), *self._decide(c, votes.get(i), solutions.get(i)))
+            _Parts(c, votes.get(i), solutions.get(i), *self._decide(c, votes.get(i), solutions.get(i), novelty.get(i)))
             for i, c in enumerate(candidates)
         ]
         if not rewarded:
             return [p.assessed(None, None) for p in parts]
-        tell("novelty", 0, len(passed))
-        return self._rewarded(parts, seed)
+        measured = self._clustered(candidates, [self._measured(p, novelty.get(i)) for i, p in enumerate(parts)])
+        return [p.assessed(novelty.get(i), self.rule(m)) for i, (p, m) in enumerate(zip(parts, measured, strict=True))]
 
     # ------------------------------------------------------------ steps
 
-    def _ask(self, step: str, sampler: Sampler, prompts: list[Prompt], n: int, seed: int) -> list[list[Reply]]:
-        replies = sampler.sample(prompts, replace(self.settings.sampling, n=n, seed=seed))
-        self.usage.add(step, n * len(prompts), sum(r.completion_tokens for group in replies for r in group))
+    def _ask(
+        self, step: str, sampler: Sampler, prompts: list[Prompt], sampling: Sampling, places: Sequence[int]
+    ) -> list[list[Reply]]:
+        """Ask for samples ``sampling.first`` and on of the prompts at some places of a step's list."""
+        replies = sample_more(sampler, prompts, sampling, places) if prompts else []
+        self.usage.add(step, sampling.n * len(prompts), sum(r.completion_tokens for group in replies for r in group))
         return replies
 
-    def _votes(self, questions: Sequence[str | None], open_: list[int], seed: int) -> dict[int, ValidityVote | None]:
+    def _votes(
+        self, questions: Sequence[str | None], open_: list[int], seed: int, whole_invalid: bool
+    ) -> dict[int, ValidityVote | None]:
+        """Ask for verdicts in waves; `whole_invalid` asks for all of an invalid question's, whose share counts."""
         if self.validity_judge is None:
             return dict.fromkeys(open_)
-        prompts = [self.pack.check(questions[i] or "") for i in open_]
-        groups = self._ask("votes", self.validity_judge, prompts, self.settings.votes, seed)
         s = self.settings
+        verdicts: list[list[Verdict]] = [[] for _ in open_]
+        waiting = list(range(len(open_)))
+        for first, n in _waves(s.votes) if s.early_stop else [(0, s.votes)]:
+            prompts = [self.pack.check(questions[open_[place]] or "") for place in waiting]
+            groups = self._ask(
+                "votes", self.validity_judge, prompts, replace(s.sampling, n=n, seed=seed, first=first), waiting
+            )
+            for place, group in zip(waiting, groups, strict=True):
+                verdicts[place] += [read_verdict(r) for r in group]
+            ends = {ValidityDecision.VALID} if whole_invalid else {ValidityDecision.VALID, ValidityDecision.INVALID}
+            waiting = [
+                place
+                for place in waiting
+                if settled(verdicts[place], s.votes, s.denominator, s.min_answered_votes) not in ends
+            ]
         return {
-            i: vote_validity([read_verdict(r) for r in group], s.denominator, s.min_answered_votes)
-            for i, group in zip(open_, groups, strict=True)
+            i: vote_validity(given, s.denominator, s.min_answered_votes)
+            for i, given in zip(open_, verdicts, strict=True)
         }
 
-    def _solutions(self, questions: Sequence[str | None], passed: list[int], seed: int) -> dict[int, Solutions]:
-        prompts = [self.pack.solve(questions[i] or "") for i in passed]
-        groups = self._ask("solutions", self.solver, prompts, self.settings.solutions, seed + 1)
+    def _unsolved(self, novelty: NoveltyResult | None) -> bool:
+        """Return whether a question need not be solved: the novelty gate rejects it and its reward is 0 anyway."""
+        return (
+            self.settings.early_stop
+            and isinstance(self.rule, RewardRule)
+            and self.rule.novelty_gate
+            and self.rule.repeated_earns_nothing
+            and _novel(novelty) is False
+        )
+
+    def _solutions(
+        self, questions: Sequence[str | None], passed: list[int], left_out: set[int], seed: int
+    ) -> dict[int, Solutions]:
+        places = [place for place, i in enumerate(passed) if i not in left_out]
+        prompts = [self.pack.solve(questions[passed[place]] or "") for place in places]
+        sampling = replace(self.settings.sampling, n=self.settings.solutions, seed=seed + 1)
+        groups = self._ask("solutions", self.solver, prompts, sampling, places)
         return {
-            i: Solutions(
+            passed[place]: Solutions(
                 vote([extract(r.text, r.finish_reason) for r in group], self.settings.denominator),
                 tuple(r.text for r in group),
             )
-            for i, group in zip(passed, groups, strict=True)
+            for place, group in zip(places, groups, strict=True)
         }
 
     def _decide(
-        self, candidate: Candidate, validity: ValidityVote | None, solutions: Solutions | None
+        self,
+        candidate: Candidate,
+        validity: ValidityVote | None,
+        solutions: Solutions | None,
+        novelty: NoveltyResult | None,
     ) -> tuple[Decision, str]:
         s = self.settings
         if (refused := _refused(candidate, validity)) is not None:
             return refused
-        assert solutions is not None
+        if solutions is None:
+            return Decision.REPEATED, f"same exercise as {novelty.match if novelty else None}; not solved"
         v = solutions.vote
         if v.answer is None:
             return Decision.NO_ANSWER, f"none of {v.asked} solutions has an answer"
@@ -159,12 +208,7 @@ class Assessor:
             return Decision.TOO_HARD, f"share {v.share:.2f} is below {window}"
         return Decision.KEPT, f"share {v.share:.2f} lies in {window}"
 
-    def _rewarded(self, parts: list[_Parts], seed: int) -> list[Assessed]:
-        measured = [self._measured(p) for p in parts]
-        novelty, measured = self._gated(parts, measured, [p.solved(self.settings.min_answered) for p in parts], seed)
-        return [p.assessed(novelty.get(i), self.rule(m)) for i, (p, m) in enumerate(zip(parts, measured, strict=True))]
-
-    def _measured(self, p: _Parts) -> Measured:
+    def _measured(self, p: _Parts, novelty: NoveltyResult | None) -> Measured:
         solved = p.solved(self.settings.min_answered)
         return Measured(
             parsed=p.candidate.question is not None,
@@ -172,41 +216,35 @@ class Assessor:
             validity_decision=p.validity.decision if p.validity else None,
             share=p.solutions.vote.share if p.solutions and solved else None,
             solutions_decided=solved,
+            novel=_novel(novelty),
         )
 
-    def _gated(
-        self, parts: Sequence[_Parts], measured: Sequence[Measured], eligible: Sequence[bool], seed: int
-    ) -> tuple[dict[int, NoveltyResult | None], list[Measured]]:
-        """Run the novelty gate and the clusters over the whole batch; return the gate's results and what is measured.
+    def _novelty(
+        self, candidates: Sequence[Candidate], eligible: set[int], seed: int
+    ) -> dict[int, NoveltyResult | None]:
+        """Run the novelty gate over the whole batch: it decides on `eligible`, and all parsed ones are references."""
+        if self.novelty_gate is None:
+            return {}
+        assert self.novelty_judge is not None
+        parsed = [i for i, c in enumerate(candidates) if c.question is not None]
+        results = self.novelty_gate.decide(
+            [candidates[i].question or "" for i in parsed],
+            self.novelty_judge,
+            seed=seed + 2,
+            eligible=[i in eligible for i in parsed],
+            ids=[candidates[i].id for i in parsed],
+        )
+        return dict(zip(parsed, results, strict=True))
 
-        Args:
-            parts: the batch.
-            measured: what is known of each candidate so far.
-            eligible: candidates that the gate decides on; all parsed ones serve as references.
-            seed: of the assessment.
-        """
-        parsed = [i for i, p in enumerate(parts) if p.candidate.question is not None]
-        questions = [parts[i].candidate.question or "" for i in parsed]
-        novelty: dict[int, NoveltyResult | None] = {}
-        if self.novelty_gate is not None:
-            assert self.novelty_judge is not None
-            results = self.novelty_gate.decide(
-                questions,
-                self.novelty_judge,
-                seed=seed + 2,
-                eligible=[eligible[i] for i in parsed],
-                ids=[parts[i].candidate.id for i in parsed],
-            )
-            novelty = dict(zip(parsed, results, strict=True))
-        sizes: dict[int, int] = {}
-        if self.settings.bleu_threshold is not None and questions:
-            labels = bleu_clusters(questions, self.settings.bleu_threshold)
-            counts = {label: labels.count(label) for label in set(labels)}
-            sizes = {i: counts[label] for i, label in zip(parsed, labels, strict=True)}
-        return novelty, [
-            replace(m, novel=_novel(novelty.get(i)), cluster_size=sizes.get(i), batch=len(parsed))
-            for i, m in enumerate(measured)
-        ]
+    def _clustered(self, candidates: Sequence[Candidate], measured: Sequence[Measured]) -> list[Measured]:
+        """Add each candidate's lexical cluster in the whole batch, where the reward has a repetition term."""
+        parsed = [i for i, c in enumerate(candidates) if c.question is not None]
+        if self.settings.bleu_threshold is None or not parsed:
+            return list(measured)
+        labels = bleu_clusters([candidates[i].question or "" for i in parsed], self.settings.bleu_threshold)
+        counts = {label: labels.count(label) for label in set(labels)}
+        sizes = {i: counts[label] for i, label in zip(parsed, labels, strict=True)}
+        return [replace(m, cluster_size=sizes.get(i), batch=len(parsed)) for i, m in enumerate(measured)]
 
     # ------------------------------------------------------------ Ask-E
 
@@ -239,10 +277,12 @@ class Assessor:
         parts = [
             _Parts(c, votes.get(i), None, *_named(c, votes.get(i), results.get(i))) for i, c in enumerate(candidates)
         ]
-        measured = [_with_terms(self._measured(p), terms.get(i)) for i, p in enumerate(parts)]
         tell("novelty", 0, len(passed))
-        eligible = [i in passed and results[i].grade.label in _BY_LABEL for i in range(len(parts))]
-        novelty, measured = self._gated(parts, measured, eligible, seed)
+        novelty = self._novelty(candidates, {i for i in passed if results[i].grade.label in _BY_LABEL}, seed)
+        measured = self._clustered(
+            candidates,
+            [_with_terms(self._measured(p, novelty.get(i)), terms.get(i)) for i, p in enumerate(parts)],
+        )
         return [
             replace(p.assessed(novelty.get(i), self.rule(m)), ask_e=results.get(i), by_ask_e=True)
             for i, (p, m) in enumerate(zip(parts, measured, strict=True))
@@ -293,6 +333,12 @@ def _novel(novelty: NoveltyResult | None) -> bool | None:
     if novelty is None or novelty.decision is NoveltyDecision.UNDECIDED:
         return None
     return novelty.decision is NoveltyDecision.NOVEL
+
+
+def _waves(votes: int) -> list[tuple[int, int]]:
+    """Return (first, n) of each wave: as many as can settle a vote at the earliest, then two at a time."""
+    least = votes // 2 + 1
+    return [(0, least), *((first, min(2, votes - first)) for first in range(least, votes, 2))]
 
 
 def _passed(vote: ValidityVote | None) -> bool:

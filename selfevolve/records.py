@@ -33,6 +33,7 @@ class Decision(StrEnum):
     TOO_EASY = "too_easy"  # share above the window
     TOO_HARD = "too_hard"  # share below the window
     NO_ANSWER = "no_answer"  # nothing was answered at all, so there is no majority
+    REPEATED = "repeated"  # of the questioner's own candidates: rejected by the novelty gate, so it was not solved
     # of the questioner's own candidates under Ask-E's reward, beside malformed, invalid, undecided, too easy, too hard
     CALIBRATED = "calibrated"  # exactly one boundary solver agrees with the cross-check
     BAD_CROSS_CHECK = "bad_cross_check"  # the cross-check gives no single answer

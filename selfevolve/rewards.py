@@ -11,7 +11,8 @@ A questioner's reward is the sum of its terms, where novelty is a factor of the 
 * ``repetition``: minus cluster size / batch size, in rules that have it, else 0.
 * ``floor``: what is added to lift the rest to the rule's floor.
 
-A question whose validity or whose majority is undecided has all terms 0, so its reward is 0.
+A question whose validity or whose majority is undecided has all terms 0, so its reward is 0; likewise one that the
+novelty gate rejects, under a rule without repetition and floor: it need not be solved.
 
 Ask-E's rule has a calibration term in place of uncertainty, and a diversity term (docs/design/ask-e-in-the-loop.md)::
 
@@ -136,8 +137,14 @@ class RewardRule:
             if measured.g_valid < 0:
                 return self._reward({"validity": measured.g_valid, "novelty": 0.0})
         if not measured.solutions_decided or measured.share is None:
-            return self._reward({"novelty": 0.0}, (Flag.SOLUTIONS_UNDECIDED,))
+            repeated = self.novelty_gate and measured.novel is False and self.repeated_earns_nothing
+            return self._reward({"novelty": 0.0}, () if repeated else (Flag.SOLUTIONS_UNDECIDED,))
         return self._question(measured, measured.share)
+
+    @property
+    def repeated_earns_nothing(self) -> bool:
+        """True where the reward of a question that the novelty gate rejects is 0 whatever its solutions are."""
+        return not self.repetition and self.floor is None
 
     def _question(self, measured: Measured, share: float) -> Reward:
         terms = {"uncertainty": uncertainty(share, self.uncertainty)}

@@ -119,11 +119,20 @@ def test_novelty_is_a_factor_and_sees_the_whole_batch() -> None:
     made = assessor(rule=r_quest, novelty_gate=KSampledGate(8), novelty_judge=SameWhenBothKept())
     found = made.assess(batch("half", "flawed", "equal values", "scattered", None), seed=0, rewarded=True)
     half, flawed, equal, scattered, malformed = found
-    assert half.reward is not None and half.reward.total == 0.0 and half.reward.terms["uncertainty"] == 0.5
+    assert half.reward is not None and half.reward.total == 0.0 and half.reward.flags == ()
+    assert half.decision is Decision.REPEATED and half.solutions is None
     assert half.novelty is not None and half.novelty.match == equal.candidate.id
     assert len(half.novelty.references) == 3  # all parsed others, the rejected one included
     assert flawed.novelty is None and malformed.novelty is None
     assert scattered.reward is not None and scattered.reward.total == pytest.approx(0.25)
+
+
+def test_without_early_stop_a_repeated_question_is_solved() -> None:
+    settings = replace(SETTINGS, early_stop=False)
+    made = assessor(rule=r_quest, settings=settings, novelty_gate=KSampledGate(8), novelty_judge=SameWhenBothKept())
+    half = made.assess(batch("half", "equal values"), seed=0, rewarded=True)[0]
+    assert half.decision is Decision.KEPT
+    assert half.reward is not None and half.reward.total == 0.0 and half.reward.terms["uncertainty"] == 0.5
 
 
 def test_the_repetition_penalty_counts_over_parsed_questions() -> None:

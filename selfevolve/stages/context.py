@@ -128,6 +128,7 @@ class Context:
             min_answered=a.min_answered,
             min_answered_votes=a.validity.min_answered,
             sampling=self.sampling,
+            early_stop=a.early_stop,
             bleu_threshold=r.bleu_threshold if rewarded and r.repetition == "bleu" else None,
         )
         by_ask_e = rewarded and r.rule == "ask_e"
