@@ -16,7 +16,14 @@ EXIT_INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; a user's mistake is printed without a traceback."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    # argparse ends a list of positional arguments at the first option; overrides may stand behind one
+    late = [text for text in rest if "=" in text and not text.startswith("-")]
+    if late != rest or (late and not hasattr(arguments, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if late:
+        arguments.overrides += late
     call: Callable[[argparse.Namespace], int] = arguments.call
     try:
         return call(arguments)
@@ -49,6 +56,12 @@ def _parser() -> argparse.ArgumentParser:
 
     resume = commands.add_parser("resume", help="go on with a benchmark", description="Go on after a kill or error.")
     resume.add_argument("folder", type=Path, metavar="DIR", help="a benchmark's folder")
+    resume.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help="how hard endpoints are used, such as askers.0.limits.concurrency=8",
+    )
     resume.set_defaults(call=_resume)
 
     check = commands.add_parser(
@@ -112,8 +125,9 @@ def _resume(arguments: argparse.Namespace) -> int:
     from aske.bench import start
     from aske.progress import Display
     from aske.run import read_config
+    from aske.settings import changed
 
-    bench, _ = read_config(arguments.folder)
+    bench = changed(read_config(arguments.folder)[0], arguments.overrides)
     with Display() as display:
         run = start(bench, arguments.folder, watch=display)
     print(f"{arguments.folder} is complete, {sum(run.written.values())} rows were written now")

@@ -281,6 +281,14 @@ def load_bench(name: str, overrides: Sequence[str] = ()) -> Bench:
     return parse_bench(data, str(path))
 
 
+def changed(bench: Bench, overrides: Sequence[str]) -> Bench:
+    """Return settings with ``key=value`` overrides applied, and checked again."""
+    data = bench.model_dump(mode="json")
+    for keys, value in map(_split, overrides):
+        _put(data, keys, value)
+    return parse_bench(data, "settings")
+
+
 def parse_bench(data: Mapping[str, Any], where: str) -> Bench:
     """Return checked settings; an AskeError lists what is wrong."""
     return _validated(Bench, data, where)
