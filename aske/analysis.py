@@ -245,7 +245,9 @@ def _compared(one: st.Comparison) -> Compared:
 
 def _missing(bench: Bench) -> tuple[Missing, ...]:
     return tuple(
-        Missing(name, what, _command(bench, setting)) for name, file, what, setting in CONTROLS if not getattr(bench, file)
+        Missing(name, what, _command(bench, setting))
+        for name, file, what, setting in CONTROLS
+        if not getattr(bench, file)
     )
 
 

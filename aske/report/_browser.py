@@ -46,8 +46,8 @@ def browser(bench: Bench, found: Analysis, limit: int) -> str:
     if left_out:
         whole = "all" if failed <= limit else f"{limit} of the"
         note = h.note(
-            f"{len(shown)} of {len(bench.sessions)} sessions are embedded: {whole} {failed} failures, and the others spread "
-            "evenly. Every session has a line in sessions.csv and its whole record in sessions.jsonl."
+            f"{len(shown)} of {len(bench.sessions)} sessions are embedded: {whole} {failed} failures, and the others "
+            "spread evenly. Every session has a line in sessions.csv and its whole record in sessions.jsonl."
         )
     pairs = sorted({" + ".join(s.pair) for s in shown})
     labels = [(label.value, label.value.replace("_", " ")) for label in ORDER if any(s.label is label for s in shown)]
@@ -82,7 +82,8 @@ def session_data(session: SessionRecord, bench: Bench) -> dict[str, Any]:
     return {
         "id": session.id, "asker": session.asker, "pair": list(session.pair), "slot": session.slot,
         "first": session.pair[1] if session.flip else session.pair[0],
-        "probes": session.rules.probes, "label": grade.label.value, "reason": grade.reason.value if grade.reason else None, "detail": grade.detail,
+        "probes": session.rules.probes, "label": grade.label.value,
+        "reason": grade.reason.value if grade.reason else None, "detail": grade.detail,
         "question": session.question, "answer": grade.answer, "answers": list(grade.answers),
         "marks": [mark.value for mark in grade.marks],
         "drawn": _drawn(drawn), "truth": None if truth is None else [truth.valid, truth.answer, truth.cross_check_true],
@@ -112,8 +113,10 @@ def _steps(session: SessionRecord) -> list[dict[str, Any]]:
         else:
             sent = None if call.messages == before else [[m.role, _cut(m.content)] for m in call.messages]
             before = call.messages
-        steps.append({"seat": call.seat.value, "who": _who(session, call), "turn": call.turn, "model": call.model,
-                      "settings": _settings(call), "sent": sent, "replies": [_reply(r) for r in call.replies]})  # fmt: skip
+        steps.append({
+            "seat": call.seat.value, "who": _who(session, call), "turn": call.turn, "model": call.model,
+            "settings": _settings(call), "sent": sent, "replies": [_reply(r) for r in call.replies],
+        })  # fmt: skip
     return steps
 
 

@@ -1,5 +1,7 @@
-"""Building blocks of the page. Text of a bench is untrusted: it passes `esc`, or goes into the embedded JSON, which
-the page's script only ever writes as text. The page's policy refuses every script but its own.
+"""Building blocks of the page.
+
+Text of a bench is untrusted: it passes `esc`, or goes into the embedded JSON, which the page's script only ever writes
+as text. The page's policy refuses every script but its own.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ def note(text: str) -> str:
     return f'<p class="note">{esc(text)}</p>'
 
 
-def table(head: Sequence[str | tuple[str, str]], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+Head = str | tuple[str, str]  # a name, with or without a tooltip
+
+
+def table(head: Sequence[Head], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     """Return a table of ready cells; a head may carry a tooltip."""
     names = []
     for place, name in enumerate(head):

@@ -112,7 +112,8 @@ def headline(one: AskerAnalysis) -> str:
     best = one.best_interval
     text = (
         f"When {one.asker} wrote the question, exactly one of the two solvers got it in {one.rate.k} of "
-        f"{one.rate.n} sessions: {percent(one.rate.value)}, likely between {percent(best.low)} and {percent(best.high)}."
+        f"{one.rate.n} sessions: {percent(one.rate.value)}, likely between {percent(best.low)} and "
+        f"{percent(best.high)}."
     )
     if one.chance is None or one.chance.copies.value is None or one.excess is None or one.excess.value is None:
         return f"{text} How much of that is luck is not known: the solvers were not resampled."
@@ -136,7 +137,8 @@ def _headline(one: AskerAnalysis, first: bool) -> str:
     reasons = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in one.reasons.items())
     tiles = [
         ("Calibrated", percent(one.rate.value), f"{interval(best.low, best.high)}, {one.rate.k} of {one.rate.n}"),
-        ("Chance line", percent(line.value) if line else "", interval(line.low, line.high) if line else "not resampled"),
+        ("Chance line", percent(line.value) if line else "",
+         interval(line.low, line.high) if line else "not resampled"),
         ("Above chance", f"{points(one.excess.value)} points" if one.excess and one.excess.value is not None else "",
          interval(one.excess.low, one.excess.high, signed=True) if one.excess else "not resampled"),
         ("Ungradable", percent(share), f"{one.rate.ungradable} of {one.rate.asked}{f': {reasons}' if reasons else ''}"),
@@ -148,10 +150,12 @@ def _headline(one: AskerAnalysis, first: bool) -> str:
 
 def _tile(name: str, value: str, small: str) -> str:
     shown = f"<strong>{h.esc(value)}</strong>" if value else '<strong class="none">not known</strong>'
-    return f'<div class="tile" title="{h.esc(MEANINGS[name])}"><span>{h.esc(name)}</span>{shown}<small>{h.esc(small)}</small></div>'
+    return (
+        f'<div class="tile" title="{h.esc(MEANINGS[name])}"><span>{h.esc(name)}</span>{shown}'
+        f"<small>{h.esc(small)}</small></div>"
+    )
 
 
 def _glossary() -> str:
     items = "".join(f"<div><dt>{h.esc(name)}</dt><dd>{h.esc(text)}</dd></div>" for name, text in MEANINGS.items())
     return h.section("glossary", "What the numbers mean", f'<dl class="glossary">{items}</dl>')
-

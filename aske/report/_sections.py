@@ -58,7 +58,7 @@ def outcomes(found: Analysis) -> str:
             h.cell(percent(one.rate.ungradable_share), _reasons(one)),
             h.cell(percent(one.malformed / one.turns if one.turns else None), f"{one.malformed} of {one.turns}"),
         ])  # fmt: skip
-    head = ["asker", *(words(label) for label in Label), ("calibrated rate", MEANINGS["Calibrated"]),
+    head: list[h.Head] = ["asker", *(words(label) for label in Label), ("calibrated rate", MEANINGS["Calibrated"]),
             ("ungradable share", MEANINGS["Ungradable"]), "malformed turns"]  # fmt: skip
     chart = h.figure("How the sessions ended", "Share of all sessions of the asker", bars(drawn, "Outcomes"))
     return h.section(
@@ -109,7 +109,7 @@ def against_chance(found: Analysis) -> str:
         ]
         for one in found.askers
     ]
-    head = ["asker", tip("Calibrated"), tip("Chance line"),
+    head: list[h.Head] = ["asker", tip("Calibrated"), tip("Chance line"),
             ("Above chance, points", MEANINGS["Above chance"]), tip("Expected rate"),
             tip("Label flips"), ("\u2026 of calibrated", MEANINGS["Label flips"]), tip("Stably calibrated"),
             ("\u2026 of calibrated", MEANINGS["Stably calibrated"]), ("Gap, points", MEANINGS["Gap"])]  # fmt: skip
@@ -142,7 +142,14 @@ def pairs(found: Analysis) -> str:
     ]  # fmt: skip
     order = f"strongest first by {found.ability_source}" if found.ability_source else "in order of the pool"
     rows = [_pair_row(one, cell) for one in played for cell in one.cells]
-    head = ["asker", "pair", tip("Calibrated"), tip("Chance line"), tip("Stably calibrated"), *map(words, Label)]
+    head: list[h.Head] = [
+        "asker",
+        "pair",
+        tip("Calibrated"),
+        tip("Chance line"),
+        tip("Stably calibrated"),
+        *map(words, Label),
+    ]
     return h.section(
         "pairs", "Pairs", f'<div class="grid">{"".join(maps)}</div>',
         f"<details><summary>All {len(rows)} cells as a table</summary>{h.table(head, rows, left=2)}</details>",
@@ -182,13 +189,14 @@ def direction(found: Analysis) -> str:
     """Return which solver was right in the calibrated sessions."""
     known = [(one, one.direction) for one in found.askers if one.direction is not None]
     if not known:
-        return _nothing("direction", "Direction", "Not known: nothing tells which of two solvers is the stronger. State "
-                        "`ability` in the pool, or run the controls no_probing or difficulty.")  # fmt: skip
+        return _nothing("direction", "Direction", "Not known: nothing tells which of two solvers is the stronger. "
+                        "State `ability` in the pool, or run the controls no_probing or difficulty.")  # fmt: skip
     drawn, rows = [], []
     for one, way in known:
         total = way.strong_only + way.weak_only + way.tied
         drawn.append((one.asker, [
-            Part("only the stronger", "f3", way.strong_only, f"only the stronger solver right: {way.strong_only} of {total}"),
+            Part("only the stronger", "f3", way.strong_only,
+                 f"only the stronger solver right: {way.strong_only} of {total}"),
             Part("equally strong", "f0", way.tied, f"exactly one right, solvers equally strong: {way.tied} of {total}"),
             Part("only the weaker", "f2", way.weak_only, f"only the weaker solver right: {way.weak_only} of {total}"),
         ]))  # fmt: skip
@@ -199,8 +207,8 @@ def direction(found: Analysis) -> str:
         ])  # fmt: skip
     chart = h.figure("Who was right in calibrated sessions", "Dashed: one half, what luck gives a pair without a gap",
                      bars(drawn, "Direction", middle=True))  # fmt: skip
-    head = ["asker", "stronger only", "weaker only", "tied", "both", "neither", "undecided", "weaker of one right",
-            ("McNemar p", MEANINGS["Direction"])]  # fmt: skip
+    head: list[h.Head] = ["asker", "stronger only", "weaker only", "tied", "both", "neither", "undecided",
+                          "weaker of one right", ("McNemar p", MEANINGS["Direction"])]  # fmt: skip
     return h.section(
         "direction", "Direction", h.beside(chart, ("Direction",)), h.table(head, rows),
         lead=f"Which solver was right. The order of strength is that of {found.ability_source}.",
@@ -292,8 +300,9 @@ def between_askers(found: Analysis) -> str:
             h.cell(count(one.first_only)), h.cell(count(one.second_only)),
             h.cell(count(pair.needed), "" if pair.to_ask is None else f"ask {pair.to_ask:,}"),
         ])  # fmt: skip
-    head = ["askers", "difference", ("p", MEANINGS["Paired permutation"]), ("p, Holm", MEANINGS["Paired permutation"]),
-            "cells", "only the first", "only the second", tip("Sessions needed")]  # fmt: skip
+    test = MEANINGS["Paired permutation"]
+    head: list[h.Head] = ["askers", "difference", ("p", test), ("p, Holm", test), "cells", "only the first",
+                          "only the second", tip("Sessions needed")]  # fmt: skip
     return h.section(
         "askers", "Between askers", h.table(head, rows),
         lead="Both askers on the same pairs and slots. The interval redraws pairs and slots, so it speaks of other "
@@ -316,7 +325,12 @@ def cost(found: Analysis) -> str:
             per = [h.cell(_per(n, taken.sessions)) for n in each] + [h.cell(_per(n, taken.calibrated)) for n in each]
             rows.append([h.row_head(one.asker), h.cell(seat, kind="left"), *per])
     names = ["calls", "replies", "prompt tokens", "new tokens"]
-    head = ["asker", "seat", *(f"{name} a session" for name in names), *(f"{name} a calibrated q." for name in names)]
+    head: list[h.Head] = [
+        "asker",
+        "seat",
+        *(f"{name} a session" for name in names),
+        *(f"{name} a calibrated q." for name in names),
+    ]
     return h.section(
         "cost", "Cost", h.table(head, rows, left=2),
         lead="All sessions, failed ones too; controls not included. A reply from a cache counts as if it were paid.",

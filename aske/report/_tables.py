@@ -63,8 +63,8 @@ def _cells(bench: Bench, found: Analysis) -> None:
     head = ["asker", "a", "b", *_LABELS, "calibrated_k", "counted", "rate", "low", "high", "chance", "chance_n",
             "stable_k", "stable_n", "stable", "stable_low", "stable_high"]  # fmt: skip
     rows = [
-        [c.asker, *c.pair, *(c.labels[label] for label in _LABELS), *_rate(c.rate), c.chance.value if c.chance else None,
-         c.chance.n if c.chance else None, *_rate(c.stable)]
+        [c.asker, *c.pair, *(c.labels[label] for label in _LABELS), *_rate(c.rate),
+         *((c.chance.value, c.chance.n) if c.chance else (None, None)), *_rate(c.stable)]
         for one in found.askers
         for c in one.cells
     ]  # fmt: skip

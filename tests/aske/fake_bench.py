@@ -87,7 +87,9 @@ def play_bench(
     pairs = [(n, n) for n in SOLVERS] if same else list(combinations(SOLVERS, 2))
     found: list[SessionRecord] = []
     for name, skill in askers.items():
-        slots = [Slot(f"{name}/{a}+{b}/{i}", (a, b), i, (i + len(a)) % 2 == 1) for a, b in pairs for i in range(sessions)]
+        slots = [
+            Slot(f"{name}/{a}+{b}/{i}", (a, b), i, (i + len(a)) % 2 == 1) for a, b in pairs for i in range(sessions)
+        ]
         table = Seats(Seat(name, asker(skill)), seats, Seat("judge", solver(6.5, cut_off=0.0, failing=failing)))
         found += play(slots, name, table, PACK, Rules(probes, 3), Samplings(), seed=7)
     return found
@@ -122,7 +124,10 @@ def unprobed_rows(askers: Sequence[str], questions: int) -> list[dict[str, Any]]
         for index in range(questions):
             draw = random.Random(f"unprobed/{name}/{index}")
             level = draw.uniform(0, 5)
-            marks = {s: "right" if draw.random() < 1 / (1 + math.exp(2 * (level - p))) else "wrong" for s, p in SOLVERS.items()}
+            marks = {
+                s: "right" if draw.random() < 1 / (1 + math.exp(2 * (level - p))) else "wrong"
+                for s, p in SOLVERS.items()
+            }
             rows.append({"asker": name, "index": index, "question": f"Level {level:.2f}: what is 20 + 22?", "answer": "42",
                          "marks": marks, "session": f"{name}/unprobed/{index}"})  # fmt: skip
     return rows

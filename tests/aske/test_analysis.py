@@ -31,7 +31,9 @@ def row(slot: int, label: str, pair: tuple[str, str] = ("a", "b"), asker: str = 
     }  # fmt: skip
 
 
-def draws(session: dict[str, Any], *right: int, m: int = 4, solvers: tuple[str, ...] = ("a", "b")) -> list[dict[str, Any]]:
+def draws(
+    session: dict[str, Any], *right: int, m: int = 4, solvers: tuple[str, ...] = ("a", "b")
+) -> list[dict[str, Any]]:
     return [
         {"session": session["id"], "solver": s, "right": k, "wrong": m - k, "undecided": 0, "m": m}
         for s, k in zip(solvers, right, strict=True)
@@ -207,10 +209,20 @@ def test_oracle_regrade_and_difficulty(tmp_path: Path) -> None:
 
 def test_askers_are_compared_on_shared_cells(tmp_path: Path) -> None:
     x = [row(i, "calibrated", asker="x") for i in range(6)]
-    y = [row(i, "too_easy", asker="y") for i in range(5)] + [row(5, "ungradable", asker="y"), row(9, "calibrated", asker="y")]
+    y = [row(i, "too_easy", asker="y") for i in range(5)] + [
+        row(5, "ungradable", asker="y"),
+        row(9, "calibrated", asker="y"),
+    ]
     (pair,) = bench(tmp_path, [*x, *y]).comparisons
     one = pair.comparison
-    assert (one.difference, one.n, one.first_only, one.second_only, one.ungradable, one.unmatched) == (1.0, 5, 5, 0, 1, 1)
+    assert (one.difference, one.n, one.first_only, one.second_only, one.ungradable, one.unmatched) == (
+        1.0,
+        5,
+        5,
+        0,
+        1,
+        1,
+    )
     assert one.p == pytest.approx(2 / 2**5) and one.p_holm == one.p
     assert pair.needed is not None and pair.to_ask is not None and pair.to_ask >= pair.needed
 

@@ -1,10 +1,12 @@
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
+  /* Half a character (a lone surrogate) is no text that a page can hold; it is shown as a replacement sign. */
+  const whole = (text) => text.toWellFormed ? text.toWellFormed() : text;
   const make = (tag, cls, text) => {
     const node = document.createElement(tag);
     if (cls) node.className = cls;
-    if (text !== undefined && text !== null) node.textContent = text;
+    if (text !== undefined && text !== null) node.textContent = whole(String(text));
     return node;
   };
 
