@@ -1,1 +1,1 @@
-"""The game for other frameworks. Each module imports its framework, so nothing here is imported by the rest of `aske`."""
+"""The game for other frameworks. Each module imports its framework: nothing else of `aske` imports them."""

@@ -143,7 +143,8 @@ class AskeTaskset(vf.Taskset[AskeTask, AskeTasksetConfig]):  # type: ignore[misc
         config: AskeTasksetConfig = self.config
         pack = load_pack(config.prompts)
         system, said = _messages(pack.open(config.probes, config.question_words))
-        for pair in config.pairs or [None]:
+        pairs: list[tuple[str, str] | None] = [*config.pairs] or [None]
+        for pair in pairs:
             for slot in range(config.sessions):
                 name = f"{'+'.join(pair or ('boundary_a', 'boundary_b'))}/{slot}"
                 flip = bool(derive(config.seed, "flip", name) % 2)
@@ -313,8 +314,8 @@ def read_reply(trace: vf.Trace, answered: bool) -> Reply:
     finish = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}.get(call.finish_reason or "")
     if finish is None:
         return Reply(text, FinishReason.ERROR, error=f"the reply ended as {call.finish_reason!r}")
-    tokens = (usage.input_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-    return Reply(text, finish, *tokens, seconds=call.time.duration)
+    sent, new = (usage.input_tokens, usage.completion_tokens) if usage is not None else (0, 0)
+    return Reply(text, finish, sent, new, seconds=call.time.duration)
 
 
 def _no_reply(trace: vf.Trace) -> Reply:

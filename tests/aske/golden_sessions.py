@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aske_helpers import PACK, asker_by_turn, cut, failed, in_turn, solved, stop, turn
+from aske_helpers import PACK, asker_by_turn, cut, failed, in_turn, solved, turn
 
 from aske import Rules, Samplings, Seats, SessionRecord, Slot, play
 from aske.play import derive
