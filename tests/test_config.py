@@ -1,6 +1,7 @@
 """Recipes: reading, merging, overriding, and the messages for what does not fit."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -294,6 +295,60 @@ def test_hash_depends_on_settings_and_not_on_names():
 def test_hash_does_not_depend_on_how_a_number_is_written():
     written = {config_hash(load_recipe("testbed/r_quest", [f"solver.kl={text}"])) for text in ("1e-2", "0.01", "'.01'")}
     assert len(written) == 1
+
+
+ASK_E = ["reward.rule=ask_e"]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("ask_e.pairs=[[base, base]]", "two copies of one solver"),
+        ("ask_e.pairs=[[base, questioner]]", "can only be the cross-check"),
+        ("ask_e.pairs=[]", "at least 1 item"),
+        ("ask_e.pairs=[[base]]", "reward.rule"),
+        ("ask_e.pairs=[[base, current], [current, base]]", "names a pair twice"),
+        ("ask_e.pairs=[[base, '']]", "empty name"),
+        ("ask_e.cross_check=current", "would agree with itself"),
+        ("ask_e.checks=2", "1 or 3"),
+        ("ask_e.probes=-1", "greater than or equal to 0"),
+        ("ask_e.temperature=0", "greater than 0"),
+        ("ask_e.prompts=standard", "no session is played"),
+        ("ask_e.alhpa=2", "did you mean 'ask_e.alpha'"),
+    ],
+)
+def test_ask_e_settings_that_make_no_sense_are_refused(override, said):
+    if said != "reward.rule":
+        assert said in refused(*ASK_E, override)
+    else:
+        assert "ask_e.pairs" in refused(*ASK_E, override)
+
+
+def test_ask_e_settings_without_its_reward_are_refused():
+    assert "set reward.rule: ask_e" in refused("ask_e.probes=3")
+
+
+def test_a_testbed_solver_has_no_place_among_real_models():
+    said = refused(*ASK_E, "ask_e.pairs=[[base, 'testbed:rung-2']]", recipe="paper/r_quest")
+    assert "'testbed:rung-2', which reads the testbed's control tokens only" in said
+
+
+def test_any_recipe_takes_ask_e_as_its_reward():
+    for name in ("testbed/r_quest", "testbed/r_zero_code", "paper/r_zero_paper", "qwen2.5-0.5b-cpu"):
+        recipe = load_recipe(name, ASK_E)
+        assert recipe.ask_e.pairs == (("base", "current"),) and recipe.ask_e.cross_check == "questioner"
+        assert recipe_from_text(dump(recipe), "dumped") == recipe
+
+
+def test_the_hash_ignores_ask_e_where_it_is_not_read():
+    """A run folder from before these keys existed has the same hash."""
+    recipe = load_recipe("testbed/r_quest")
+    data = recipe.model_dump(mode="json", exclude={"name", "description", "ask_e"})
+    del data["reward"]["rule"]
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    assert config_hash(recipe) == sha256(text.encode()).hexdigest()[:16]
+    hashes = {config_hash(load_recipe("testbed/r_quest", [*ASK_E, o])) for o in ("seed=0", "ask_e.probes=2")}
+    assert len(hashes | {config_hash(recipe)}) == 3
 
 
 def test_differences_key_by_key():

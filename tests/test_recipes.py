@@ -15,14 +15,17 @@ from selfevolve.config import (
     recipe_from_text,
     recipes_folder,
 )
+from selfevolve.estimate import estimate
 
 NAMES = [name for name, _ in list_recipes()]
-FILES = sorted(p for p in recipes_folder().rglob("*.yaml") if p.parent.name != "accelerate")
+FILES = sorted(p for p in recipes_folder().rglob("*.yaml") if p.parent.name not in ("accelerate", "aske"))
 VARIANTS = ["r_quest", "r_zero_code", "r_zero_paper", "no_validity", "no_novelty", "neither", "frozen_judge", "k16"]
 
 
 def test_the_recipes_are_there():
-    expected = {f"{family}/{name}" for family in ("testbed", "paper") for name in (*VARIANTS, "exhaustive")}
+    variants = (*VARIANTS, "exhaustive", "ask_e", "ask_e_gates")
+    expected = {f"{family}/{name}" for family in ("testbed", "paper") for name in variants}
+    expected |= {f"testbed/ask_e_{name}" for name in ("equal_tokens", "pool", "sessions")}
     assert set(NAMES) == expected | {"qwen2.5-0.5b-cpu"}
 
 
@@ -82,6 +85,53 @@ R_ZERO = {
 )
 def test_a_variant_changes_what_its_name_says_and_nothing_else(family, name, expected):
     assert changed(family, name) == expected
+
+
+def of_ask_e(family: str, name: str, base: str) -> set[str]:
+    lines = differences(load_recipe(f"{family}/{base}"), load_recipe(f"{family}/{name}"))
+    return {line for line in lines if "embedder" not in line}
+
+
+@pytest.mark.parametrize("family", ["testbed", "paper"])
+def test_ask_e_replaces_the_reward_and_nothing_else(family):
+    assert of_ask_e(family, "ask_e_gates", "r_quest") == {"reward.rule: solver -> ask_e"}
+    assert of_ask_e(family, "ask_e", "r_zero_code") == {
+        "reward.rule: solver -> ask_e",
+        "reward.repetition: bleu -> none",
+    }
+
+
+def test_variants_of_ask_e_on_the_testbed():
+    equal = of_ask_e("testbed", "ask_e_equal_tokens", "ask_e")
+    assert equal == {"questioner.prompts: 32 -> 92", "questioner.global_batch: 16 -> 46"}
+    assert load_recipe("testbed/ask_e_sessions").ask_e.probes == 3
+    assert load_recipe("testbed/ask_e_pool").ask_e.cross_check == "base"
+
+
+def test_equal_budgets_of_sampled_tokens():
+    """The comment in the recipe: 397,312 and 400,384 tokens a round in the questioner's stage, within 1%."""
+    ours, theirs = (estimate(load_recipe(f"testbed/{name}")) for name in ("ask_e_equal_tokens", "r_zero_code"))
+    tokens = [{cost.stage: cost.tokens for cost in found.a_round} for found in (ours, theirs)]
+    assert (tokens[1]["questioner"], tokens[0]["questioner"]) == (397_312, 400_384)
+    assert {k: v for k, v in tokens[0].items() if k != "questioner"} == {
+        k: v for k, v in tokens[1].items() if k != "questioner"
+    }
+    assert ours.tokens / theirs.tokens == pytest.approx(1.0033, abs=1e-4)
+    updates = [r.steps * r.prompts // r.global_batch for r in
+               (load_recipe(f"testbed/{name}").questioner for name in ("ask_e_equal_tokens", "r_zero_code"))]  # fmt: skip
+    assert updates == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("probes", "checks", "replies"),
+    # 512 questions: one turn each, two solvers and one check; with 3 probes 4 turns and 8 solver replies
+    [(0, 1, 512 * (1 + 2 + 1)), (0, 3, 512 * (1 + 2 + 3)), (3, 1, 512 * (4 + 8 + 1))],
+)
+def test_the_estimate_counts_ask_es_replies(probes, checks, replies):
+    recipe = load_recipe("testbed/ask_e", [f"ask_e.probes={probes}", f"ask_e.checks={checks}"])
+    [cost] = [cost for cost in estimate(recipe).a_round if cost.stage == "questioner"]
+    turns = 1 + probes
+    assert (cost.replies, cost.tokens) == (replies, 512 * turns * 56 + (replies - 512 * turns) * 72)
 
 
 def test_paper_values():
