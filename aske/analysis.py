@@ -57,6 +57,9 @@ CONTROLS = (  # name, what of the bench, what is not known without it, the setti
 )  # fmt: skip
 
 
+_PLAYED = ("controls.same_model", "controls.no_probing")  # need no graded question of a session
+
+
 def analyse(folder: str | Path, *, draws: int = st.clusters.DRAWS, seed: int = 0) -> Analysis:
     """Return the analysis of a bench folder, finished or not.
 
@@ -259,7 +262,11 @@ def _command(bench: Bench, setting: str) -> str:
     asked: Any = bench.config
     for part in key.split("."):
         asked = asked.get(part) if isinstance(asked, Mapping) else None
-    return f"aske resume {bench.path}" if asked else f"aske bench CONFIG --out NEW {setting}"
+    if not asked:
+        return f"aske bench CONFIG --out NEW {setting}"
+    if bench.sessions and not key.startswith(_PLAYED) and not any(s.label in m.GRADED for s in bench.sessions):
+        return "nothing to draw: no final question was graded"
+    return f"aske resume {bench.path}"
 
 
 def _warnings(bench: Bench, askers: Sequence[AskerAnalysis], planned: int | None) -> list[str]:

@@ -121,6 +121,8 @@ def _steps(session: SessionRecord) -> list[dict[str, Any]]:
 
 
 def _who(session: SessionRecord, call: Call) -> str:
+    if call.seat is Seat.ASKER:
+        return session.asker
     if call.seat is Seat.BOUNDARY_A:
         return session.pair[0]
     return session.pair[1] if call.seat is Seat.BOUNDARY_B else call.model

@@ -188,6 +188,8 @@ def _fields(one: AskerAnalysis, solvers: Sequence[str]) -> list[list[Square | No
 def direction(found: Analysis) -> str:
     """Return which solver was right in the calibrated sessions."""
     known = [(one, one.direction) for one in found.askers if one.direction is not None]
+    if not known and found.ability:
+        return _nothing("direction", "Direction", "No session was graded, so no solver was right or wrong.")
     if not known:
         return _nothing("direction", "Direction", "Not known: nothing tells which of two solvers is the stronger. "
                         "State `ability` in the pool, or run the controls no_probing or difficulty.")  # fmt: skip

@@ -276,6 +276,13 @@ def test_missing_controls_name_the_command(tmp_path: Path) -> None:
     assert commands["Another cross-check"].startswith(f"aske regrade {tmp_path} ")
 
 
+def test_nothing_to_draw_is_not_blamed_on_a_missing_run(tmp_path: Path) -> None:
+    found = bench(tmp_path, [row(0, "no_question")], {"controls": {"resamples": 8, "no_probing": 5}})
+    commands = {one.name: one.command for one in found.missing}
+    assert commands["Resampled solvers"] == "nothing to draw: no final question was graded"
+    assert commands["No probing"] == f"aske resume {tmp_path}"
+
+
 def test_unfinished_bench_says_so(tmp_path: Path) -> None:
     config = {"askers": [{"name": "x"}], "pool": {"solvers": [{"name": "a"}, {"name": "b"}]}, "sessions": 5}
     found = bench(tmp_path, [row(0, "calibrated")], config)

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench_helpers import World, settings
 from fake_bench import ASKERS, PACK, Seat, config_of, play_bench, solver, write_bench, write_lines
 
 from aske import AskeError, Label, Rules, Samplings, Seats, SessionRecord, Slot, play
 from aske.analysis import Analysis, analyse
+from aske.bench import start
+from aske.regrade import regrade
 from aske.report import write_report
 from aske.report._browser import FAILURES, chosen
 from aske.report._page import headline
@@ -213,6 +216,26 @@ def test_one_asker_has_nothing_to_compare(tmp_path: Path) -> None:
     write_bench(tmp_path, {"prober": 1.0}, sessions=1)
     seen = text_of(write_report(tmp_path, draws=DRAWS).read_text(encoding="utf-8"))
     assert "One asker has played; there is nothing to compare." in seen
+
+
+def test_a_bench_as_the_command_writes_it(tmp_path: Path) -> None:
+    run = start(settings(), tmp_path, World())
+    regrade(tmp_path, "strong", "again", World())
+    found = analyse(tmp_path, draws=DRAWS)
+    assert found.missing == () and found.notes == ()
+    assert not any("Not finished" in line for line in found.warnings) and found.planned == found.played == 24
+    first, second = found.askers
+    assert (first.asker, second.asker) == ("first", "second") and run.bench.name == "aske"
+    for one in found.askers:
+        assert one.chance and one.shuffled and one.same_model and one.no_probing and one.cross_check and one.stability
+        assert one.cross_check.true.value == 1.0  # the judge is always right
+        assert one.chance.copies.n == one.shuffled.other.n == one.rate.n
+        assert one.same_model.asked == 6 and one.no_probing.asked == 4 * 3
+        assert 0 < one.regrades[0].agreement.k < one.regrades[0].agreement.n  # strong errs in 10% of its cross-checks
+        graded = ("calibrated", "too_easy", "too_hard")
+        assert set(one.difficulty) == {label for label in graded if one.labels[label]}
+    seen = text_of(write_report(tmp_path, draws=DRAWS).read_text(encoding="utf-8"))
+    assert headline(first) in seen and headline(second) in seen and "Not run" not in seen
 
 
 def test_all_ungradable_says_why(tmp_path: Path) -> None:
