@@ -17,7 +17,7 @@ from aske.prompts import AskePack
 from aske.records import SessionRecord, replay
 from aske.run import SESSIONS, Run, Watch, chunked, read_config, refuse_failed_wave
 from aske.settings import Bench, Entry, differences, load_entry
-from aske.store import Lock, Row, read_json, read_rows, write_json
+from aske.store import Lock, Row, placed_rows, read_json, read_rows, rows_at, write_json
 from selfevolve.sampling import Reply
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -68,21 +68,29 @@ def regrade(
         write_json(path, meta)
         run = Run(bench, folder, pack, sampler_of or Samplers(bench.cache), watch or Watch())
         table = run.table(f"regrade-{name}.jsonl", lambda row: row["session"])
-        ids = [row["id"] for row in read_rows(folder / SESSIONS)]
+        places = [_Place(row["id"], row["label"], at) for row, at in placed_rows(folder / SESSIONS)]
         run.fill(
             table,
-            chunked(ids, bench.wave),
-            lambda one: one,
+            chunked(places, bench.wave),
+            lambda place: place.session,
             lambda wave: _regraded(run, entry, name, wave),
             name=f"regrade {name}",
         )
-        played = {row["id"]: row["label"] for row in read_rows(folder / SESSIONS)}
+        played = {place.session: place.label for place in places}
         return Counter((played[row["session"]], row["label"]) for row in table.rows() if row["session"] in played)
 
 
-def _regraded(run: Run, entry: Entry, name: str, ids: Sequence[str]) -> Iterator[Row]:
-    wanted = set(ids)
-    records = [SessionRecord.from_json(row) for row in read_rows(run.folder / SESSIONS) if row["id"] in wanted]
+@dataclass(frozen=True)
+class _Place:
+    """Where a session stands in its file."""
+
+    session: str
+    label: str
+    at: int  # byte at which its line begins
+
+
+def _regraded(run: Run, entry: Entry, name: str, places: Sequence[_Place]) -> Iterator[Row]:
+    records = [SessionRecord.from_json(row) for row in rows_at(run.folder / SESSIONS, [p.at for p in places])]
     reached = [r for r in records if any(call.seat is Seat.CROSS_CHECK for call in r.calls)]
     checks = run.bench.rules.checks
     sampling = replace(

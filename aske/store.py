@@ -60,18 +60,34 @@ def read_rows(path: Path) -> Iterator[Row]:
     Raises:
         AskeError: another line is no JSON object.
     """
+    return (row for row, _ in placed_rows(path))
+
+
+def rows_at(path: Path, places: Iterable[int]) -> Iterator[Row]:
+    """Yield the rows that begin at these bytes of the file."""
+    with path.open("rb") as file:
+        for place in places:
+            file.seek(place)
+            row: Row = json.loads(file.readline())
+            yield row
+
+
+def placed_rows(path: Path) -> Iterator[tuple[Row, int]]:
+    """Yield each row as `read_rows` does, with the byte at which it begins."""
     if not path.is_file():
         return
+    place = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             row = _parsed(line)
             if row is not None:
-                yield row
+                yield row, place
             elif line.endswith(b"\n"):
                 raise AskeError(
                     f"{path}:{number}: not a whole JSON object: {line[:60]!r}",
                     "Remove the line by hand; what it held is made again.",
                 )
+            place += len(line)
 
 
 def _parsed(line: bytes) -> Row | None:
