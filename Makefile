@@ -1,7 +1,8 @@
-# make demo    ten rounds of R-Quest and of R-Zero on the testbed, side by side
-# make test    the fast tests
-# make slow    the slow tests as well
-# make check   style, types and the fast tests
+# make demo       ten rounds of R-Quest and of R-Zero on the testbed, side by side
+# make aske-demo  the Ask-E benchmark on the testbed's solvers, with all controls and its page
+# make test       the fast tests
+# make slow       the slow tests as well
+# make check      style, types and the fast tests
 # Each sets up .venv first, at tested versions. PYTHON names another interpreter (3.11 or newer); ARGS adds arguments.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -9,11 +10,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := $(VENV)/installed.stamp
-PACKAGES := selfevolve validity novelty
+PACKAGES := selfevolve aske validity novelty
 SOURCES := $(PACKAGES) tests setup.py
 ARGS ?=
 
-.PHONY: demo test slow check venv
+.PHONY: demo aske-demo test slow check venv
 
 venv: $(STAMP)
 
@@ -27,6 +28,10 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 
 demo: $(STAMP)
 	@$(BIN)/selfevolve demo $(ARGS)
+
+aske-demo: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/aske bench recipes/aske/testbed.yaml --out runs/aske-demo $(ARGS)
+	@$(BIN)/aske report runs/aske-demo
 
 test: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
