@@ -132,7 +132,7 @@ def evaluate(folder: Path, rows: list[SessionRecord]) -> tuple[Server, list[dict
             str(folder / "config.toml"),
             "--no-rich",
         ]
-        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
     written = [json.loads(line) for line in (folder / "run" / "traces.jsonl").read_text().splitlines()]
     return server, sorted(written, key=lambda episode: episode["task"]["data"]["slot"])
@@ -250,6 +250,21 @@ def test_a_group_is_remembered_as_a_whole():
     assert finish(rows[0], "t2") == 1.0 and len(env.memory) == 0
     assert finish(rows[1], "t1") == 0.2 and len(env.memory) == 2  # the group of t1 is whole
     assert finish(rows[7], "t2") == pytest.approx(0.0) and len(env.memory) == 2
+
+
+@needs_verifiers
+def test_the_configuration_in_the_docs_is_valid():
+    import tomllib
+
+    import verifiers.v1 as vf
+    from verifiers.v1.configs.cli.eval import EvalConfig
+
+    page = (ROOT / "docs" / "ask-e-verifiers.md").read_text(encoding="utf-8")
+    config = EvalConfig.model_validate(tomllib.loads(page.split("```toml\n")[1].split("```")[0]))
+    assert not config.push and len(config.env.taskset.pairs) == 3
+    tasks = list(vf.load_environment(config.env).taskset)
+    assert [(t.data.pair, t.data.slot) for t in tasks[9:11]] == [(("small", "middle"), 9), (("small", "large"), 0)]
+    assert {t.data.flip for t in tasks} == {True, False} and len({t.key for t in tasks}) == 30
 
 
 @needs_verifiers
