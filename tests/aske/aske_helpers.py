@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hypothesis import HealthCheck, settings
+
 from aske import AskePack, Rules, Samplings, Seats, Session, SessionRecord, Slot, load_pack, play
 from selfevolve.sampling import FinishReason, Prompt, Reply, ScriptedSampler
 
 PACK = load_pack("standard")
 ONE_PROBE, DRAWN = Rules(probes=1, checks=1), Samplings()
 REASONING, DRAFT = "zebra-reasoning-7781", "walrus-draft-3312"  # marks that are found again wherever they leak
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)  # on a busy machine
 
 
 def stop(text: str) -> Reply:

@@ -2,8 +2,8 @@ import itertools
 import re
 
 import pytest
-from aske_helpers import DRAFT, PACK, REASONING, cut, failed, late, session, solved, stop, turn
-from hypothesis import given, settings
+from aske_helpers import DRAFT, PACK, REASONING, UNHURRIED, cut, failed, late, session, solved, stop, turn
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aske import AskePack, Label, Malformed, Reason, Rules, State, load_pack
@@ -232,7 +232,7 @@ styles = st.sampled_from(["#{}#\n", "## {}\n", "**#{}#**\n", "# {} # "])
 words = st.text(st.characters(categories=["L", "N", "P", "Zs"], exclude_characters="#<\\`*_"), max_size=30)
 
 
-@settings(max_examples=60)
+@UNHURRIED
 @given(
     st.lists(st.tuples(styles, words, replies, replies), min_size=3, max_size=3),
     st.booleans(),

@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from aske_helpers import DRAFT, REASONING, cut, failed, late, stop, turn
+from aske_helpers import DRAFT, REASONING, UNHURRIED, cut, failed, late, stop, turn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,11 +111,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_texts_are_read_at_once(text):
-    start = time.perf_counter()
+    start = time.process_time()
     parse_turn(stop(text))
     parse_turn(stop(turn("q") + text))
     parse_turn(stop(text + turn("q")))
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_a_question_is_cut_to_its_words():
@@ -157,6 +157,7 @@ def test_what_is_sent_on_can_be_sent():
 plain = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="#<\\`"), max_size=40)
 
 
+@UNHURRIED
 @given(reasoning=plain, draft=plain, question=plain, style=st.sampled_from(["#{}#\n", "## {}\n", "**#{}#** ", "#{}# "]))
 def test_private_text_never_reaches_the_question(reasoning, draft, question, style):
     names = ("Reasoning", "Draft", "Question")
@@ -169,12 +170,14 @@ def test_private_text_never_reaches_the_question(reasoning, draft, question, sty
         assert compare(read.draft_answer, "4").value == "same"
 
 
+@UNHURRIED
 @given(st.text(max_size=200))
 def test_any_text_is_read(text):
     read = parse_turn(stop(text))
     assert (read.question is None) == (read.malformed is Malformed.NO_QUESTION)
 
 
+@UNHURRIED
 @given(
     st.lists(
         st.sampled_from(["#Reasoning#", "#Draft#", "#Question#", "\n", "x y", "\\boxed{1}", "**", "# "]), max_size=14

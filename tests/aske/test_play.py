@@ -67,7 +67,7 @@ def test_side_by_side_gives_the_same_records():
 
 def test_solvers_are_asked_at_the_same_time():
     """Both scripts wait for each other: one after the other would time out."""
-    meet = threading.Barrier(2, timeout=5)
+    meet = threading.Barrier(2, timeout=60)
 
     def script(prompt: Prompt, index: int) -> str:
         meet.wait()
