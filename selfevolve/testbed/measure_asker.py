@@ -37,7 +37,10 @@ SAMPLINGS = Samplings(
     Sampling(temperature=0.7, max_tokens=64),
     Sampling(temperature=0.7, max_tokens=64),
 )
-_STATED = re.compile(r"#Reasoning#\s*(?:(<right>|<wrong>)\s*(<right>|<wrong>)\s*)?(<keep>|<change>|<harder>|<easier>)")
+_NUMBERS = r"<solver{}>[^<#]*(<right>|<wrong>)"
+_STATED = re.compile(
+    rf"#Reasoning#\s*(?:{_NUMBERS.format(1)}\s*{_NUMBERS.format(2)}\s*)?(<keep>|<change>|<harder>|<easier>)"
+)
 
 
 # ---------------------------------------------------------------- sessions

@@ -3,9 +3,10 @@ r"""Ask-E sessions for pre-training the testbed's asker: a weak policy that read
 Each session is played by `aske.Session` with the prompts of ``aske/prompts/testbed.yaml``, so its text is what the game
 sends. A turn of the asker is written as
 
-    #Reasoning#<right><wrong><keep>#Draft# 3 + 4 = 7\boxed{ 7}#Question# what is 3 + 4?
+    #Reasoning#<solver1> 5 : 5<right><solver2> 8 : 5<wrong><keep>#Draft# 3 + 4 = 7\boxed{ 7}#Question# what is 3 + 4?
 
-Its reasoning says for solver 1 and solver 2 whether they gave the asker's own draft answer, then what is asked next.
+Its reasoning sets what solver 1 and solver 2 answered beside its own last draft's answer, says whether they agree, then
+what is asked next. The numbers are written down since a model of three layers does not learn to compare them unseen.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Probe:
     pattern: Pattern
     level: int
     marks: tuple[str, str] | None = None  # of solver 1 and 2; None: not yet known, or the probe was lost
+    seen: str = ""  # the reasoning that led to the marks
 
     @property
     def split(self) -> bool:
@@ -109,7 +111,7 @@ def decide(rng: Random, asking: Asking, policy: Policy, probes: list[Probe], fin
     pick = rng.random()
     if splits and (final or probes[-1].split):
         if pick < (policy.returns if final else policy.keeps):
-            return Move.KEEP, replace(splits[-1], marks=None)
+            return Move.KEEP, Probe(splits[-1].pattern, splits[-1].level)
     elif last is not None and last.marks == (RIGHT, RIGHT) and pick < policy.harder:
         if (harder := _moved(last, 1)) is not None:
             return Move.HARDER, harder
@@ -126,13 +128,13 @@ def decide(rng: Random, asking: Asking, policy: Policy, probes: list[Probe], fin
     return Move.CHANGE, Probe(pattern, rng.choices(LEVELS, weights=asking.levels)[0])
 
 
-def turn(rng: Random, profile: Profile, marks: tuple[str, ...], move: Move, probe: Probe) -> tuple[str, Exercise]:
-    """Return an asker's turn and its question; the draft is as good as `profile`."""
+def turn(rng: Random, profile: Profile, seen: str, move: Move, probe: Probe) -> tuple[str, Exercise]:
+    """Return an asker's turn and its question; the draft is as good as `profile`, `seen` is what it says of results."""
     flawed = rng.random() < profile.asking.invalid
     question = exercise((flawed_question if flawed else valid_question)(rng, probe.pattern, probe.level))
     draft = shown(Reply(solve_reply(rng, profile, question), FinishReason.STOP), pack(), Rules().reply_chars)
     draft = draft.replace(" \\boxed", "\\boxed")  # a mark takes its blank: so a sampled turn decodes
-    return f"#Reasoning#{''.join(marks)}{move}#Draft# {draft}#Question# {question.text}", question
+    return f"#Reasoning#{seen}{move}#Draft# {draft}#Question# {question.text}", question
 
 
 def _reply(rng: Random, policy: Policy, solver: Profile, question: Exercise) -> Reply:
@@ -141,10 +143,14 @@ def _reply(rng: Random, policy: Policy, solver: Profile, question: Exercise) -> 
     return Reply(solve_reply(rng, solver, question), FinishReason.STOP)
 
 
-def _marks(rng: Random, policy: Policy, draft: str | None, replies: tuple[Reply, Reply]) -> tuple[str, str]:
-    agree = [extract(r.text, r.finish_reason) == draft for r in replies]
-    said = [ok if rng.random() < policy.reads else not ok for ok in agree]
-    return (RIGHT if said[0] else WRONG, RIGHT if said[1] else WRONG)
+def _read(rng: Random, policy: Policy, probe: Probe, draft: str | None, replies: tuple[Reply, Reply]) -> Probe:
+    """Return the probe with its marks, and with the reasoning that states them."""
+    given = [extract(r.text, r.finish_reason) for r in replies]
+    said = [(a == draft) == (rng.random() < policy.reads) for a in given]
+    marks = (RIGHT if said[0] else WRONG, RIGHT if said[1] else WRONG)
+    numbers = [answer if answer is not None else pack().no_answer for answer in given]
+    first, second = (f" {number} : {draft}{mark}" for number, mark in zip(numbers, marks, strict=True))
+    return replace(probe, marks=marks, seen=f"<solver1>{first}<solver2>{second}")
 
 
 def demonstrate(rng: Random, profile: Profile, policy: Policy = Policy(), probes: int | None = None) -> Session:
@@ -161,15 +167,14 @@ def demonstrate(rng: Random, profile: Profile, policy: Policy = Policy(), probes
     solvers = draw_solver(rng), draw_solver(rng)
     asked: list[Probe] = []
     while session.state is State.ASKER:
-        marks = asked[-1].marks if asked else None
         move, probe = decide(rng, profile.asking, policy, asked, session.left == 0)
-        text, question = turn(rng, profile, marks or (), move, probe)
+        text, question = turn(rng, profile, asked[-1].seen if asked else "", move, probe)
         if session.left and rng.random() < policy.lost:
             text = text.partition("#Question#")[0]
         session.hear_asker(Reply(text, FinishReason.STOP))
         if session.question is not None and len(asked) < count:
             replies = _reply(rng, policy, solvers[0], question), _reply(rng, policy, solvers[1], question)
-            probe = replace(probe, marks=_marks(rng, policy, session.turns[-1].draft_answer, replies))
+            probe = _read(rng, policy, probe, session.turns[-1].draft_answer, replies)
             session.hear_boundary(*replies)
         asked.append(probe)
     return session

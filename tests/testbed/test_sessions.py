@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -34,7 +35,7 @@ ASKER = PROFILES["asker"]
 PATTERN = {p.name: p for p in PATTERNS}
 TURNS = (
     "#Reasoning#<change>#Draft# 3 + 4 = 7 ; 7 - 2 = 5\\boxed{ 5}#Question# what is 3 + 4 - 2?",
-    "#Reasoning#<wrong><right><keep>#Draft# 9 + 4 = 13 ; 13 - 1 = 12\\boxed{ 12}#Question# compute 9 + 4 - 1?",
+    "#Reasoning#<solver1> 5 : 5<wrong><solver2> 1 : 5<right><keep>#Draft# 9 + 4 = 13 ; 13 - 1 = 12\\boxed{ 12}#Question# compute 9 + 4 - 1?",
 )
 
 
@@ -123,11 +124,11 @@ def test_marks_say_what_was_shown_and_are_false_as_often_as_stated() -> None:
             for i in range(2, len(messages) - 1, 2):
                 draft = extract(messages[i - 1].content.partition("#Question#")[0])
                 shown = messages[i].content.partition("<solver1>")[2].partition("<solver2>")
-                said = messages[i + 1].content.removeprefix("#Reasoning#")
-                said = said.replace("<right>", "r").replace("<wrong>", "w")[:2]
-                found += [
-                    (s == "r", extract(text) == draft) for s, text in zip(said, (shown[0], shown[2]), strict=True)
-                ]
+                given = [extract(shown[0]), extract(shown[2])]
+                form = rf"#Reasoning#<solver1> {given[0]} : {draft}(<\w+>)<solver2> {given[1]} : {draft}(<\w+>)<"
+                said = re.match(form, messages[i + 1].content)
+                assert said is not None, (form, messages[i + 1].content)
+                found += [(mark == "<right>", own == draft) for mark, own in zip(said.groups(), given, strict=True)]
         return found
 
     assert all(said == true for said, true in marks_and_truth(Policy(reads=1.0, lost=0.0, cut=0.0)))
@@ -179,10 +180,10 @@ def test_a_turn_is_about_its_question() -> None:
     rng, right, total = Random(3), 0, 0
     for _ in range(200):
         probe = Probe(rng.choice(PATTERNS), rng.choice((1, 2, 3, 4)))
-        text, question = turn(rng, ASKER, ("<right>", "<wrong>"), Move.KEEP, probe)
+        text, question = turn(rng, ASKER, "<solver1> 5 : 5<right><solver2> 8 : 5<wrong>", Move.KEEP, probe)
         parsed = parse_turn(Reply(text, FinishReason.STOP))
         assert parsed.malformed is None and parsed.question == question.text
-        assert text.startswith("#Reasoning#<right><wrong><keep>#Draft# ")
+        assert text.startswith("#Reasoning#<solver1> 5 : 5<right><solver2> 8 : 5<wrong><keep>#Draft# ")
         reading = read(question.text)
         assert reading is not None and reading.pattern is probe.pattern
         if question.truth.valid:
