@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := $(VENV)/installed.stamp
 PACKAGES := selfevolve aske validity novelty
-SOURCES := $(PACKAGES) tests setup.py
+SOURCES := $(PACKAGES) tests setup.py aske_v1.py
 ARGS ?=
 
 .PHONY: demo aske-demo test slow check venv

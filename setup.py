@@ -5,6 +5,7 @@ from setuptools import find_packages, setup
 CODE = ["selfevolve", "selfevolve.*", "aske", "aske.*", "validity", "validity.*", "novelty", "novelty.*"]
 
 setup(
+    py_modules=["aske_v1"],  # verifiers finds its plugins by a top-level name
     packages=[*find_packages(include=CODE), "selfevolve_recipes"],
     package_dir={"selfevolve_recipes": "recipes"},
 )

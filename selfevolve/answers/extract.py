@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from selfevolve.answers._tokens import Unreadable, matching_brace
 
 _BOX = re.compile(r"\\f?boxed\s*\{|\\fbox\s*\{")
+_NESTED = 8  # boxes within one another, at most; more are no answer
 _CLOSE = "</think>"
 _THOUGHT = re.compile(r"<think(?:ing)?>")
 _NUMBER = re.compile(r"[-−+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|[-−+]?\.\d+")
@@ -32,26 +33,33 @@ def extract(text: str, finish_reason: str = "stop") -> str | None:
     if str(finish_reason) != "stop":
         return None
     rest = after_thinking(text)
-    if rest is None:
-        return None
+    for _ in range(_NESTED):
+        if rest is None:
+            return None
+        last = _last_box(rest)
+        if last is None:
+            return None
+        content = last.strip()
+        if not (_BOX.match(content) and content.endswith("}")):
+            return content or None
+        rest = after_thinking(content)
+    return None
+
+
+def _last_box(text: str) -> str | None:
+    """Return the content of the last outermost box; None where there is none, or where a box never closes."""
     last = None
     at = 0
     while True:  # a box inside a box belongs to the outer one
-        match = _BOX.search(rest, at)
+        match = _BOX.search(text, at)
         if match is None:
-            break
+            return last
         try:
-            end = matching_brace(rest, match.end() - 1)
+            end = matching_brace(text, match.end() - 1)
         except Unreadable:
             return None
-        last = rest[match.end() : end]
+        last = text[match.end() : end]
         at = end + 1
-    if last is None:
-        return None
-    inner = _BOX.match(last.strip())
-    if inner and last.strip().endswith("}"):
-        return extract(last)
-    return last.strip() or None
 
 
 def extract_final_number(text: str, finish_reason: str = "stop") -> str | None:

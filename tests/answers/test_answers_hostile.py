@@ -275,3 +275,9 @@ def test_fuzz_damaged_answers() -> None:
             [form[:at] + form[at + 1 :], form[:at] + form[at] + form[at:], form[:at] + "\\" + form[at:]]
         )
         assert explain(form, damaged).verdict is explain(damaged, form).verdict
+
+
+def test_boxes_within_boxes_end() -> None:
+    assert extract("\\boxed{" * 3000 + "1" + "}" * 3000) is None
+    assert extract("\\boxed{" * 8 + "1" + "}" * 8) == "1"
+    assert extract("\\boxed{" * 3000) is None
