@@ -21,6 +21,7 @@ class Answer:
     problem: str | None  # why others are missing; None: nothing is
     prompt_tokens: int = 0  # of the prompt, once; 0 where the server does not say
     completion_tokens: int = 0  # of the whole response, replies that were not usable included
+    drawn: int = 0  # choices that came, usable or not, at most as many as asked
 
 
 def request_body(endpoint: Endpoint, prompt: Prompt, sampling: Sampling, n: int, seed: int) -> bytes:
@@ -64,7 +65,7 @@ def read_answer(content: bytes, api: Api, asked: int) -> Answer:
             problem = f"{reply}: {quote(json.dumps(choice).encode())}"
         else:
             replies.append(reply)
-    return Answer(tuple(replies[:asked]), problem, prompt_tokens, max(total, sum(counts)))
+    return Answer(tuple(replies[:asked]), problem, prompt_tokens, max(total, sum(counts)), min(len(choices), asked))
 
 
 def completion_counts(choices: list[Any], total: int) -> list[int]:

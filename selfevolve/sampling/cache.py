@@ -1,9 +1,10 @@
 """Replies kept on disk by what was asked, and a sampler that asks only for what is missing (ground floor).
 
-A reply's address is the hash of (identity of the model, messages, sampling without n, sample index). The seed is part
-of the sampling: another seed asks for other draws. Equal prompts in one call are further samples of one prompt: the
-second one's samples have indices n to 2n-1, so no draw is handed out twice within a call. At temperature 0 all samples
-are the one of index 0. Axis legend: ``[prompt][sample]``.
+A reply's address is the hash of (identity of the model, messages, sampling without n, place, number of the sample). The
+seed is part of the sampling: another seed asks for other draws. The place is the key where the caller gives one, else
+how many equal prompts stand before it in the list: equal prompts of one call get draws of their own, and a prompt finds
+its replies wherever it stands. At temperature 0 neither seed, place nor number matters. Axis legend:
+``[prompt][sample]``.
 """
 
 from __future__ import annotations
@@ -11,28 +12,40 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from selfevolve.sampling._derive import derive
-from selfevolve.sampling.protocol import FinishReason, Prompt, Reply, Sampler, Sampling
+from selfevolve.sampling.protocol import FinishReason, KeyedSampler, Prompt, Reply, Sampler, Sampling
 
 _KEPT = (FinishReason.STOP, FinishReason.LENGTH)  # a failure is asked for again
 _LAYOUT = 1  # of the file; part of its header
 
 
 @runtime_checkable
-class StreamingSampler(Protocol):
-    """A sampler that hands over each prompt's replies as they come, such as `HttpSampler`."""
+class StreamingSampler(KeyedSampler, Protocol):
+    """A keyed sampler that hands over each prompt's replies as they come, such as `HttpSampler`."""
 
-    def sample_each(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, list[Reply]]]:
+    def sample_each(
+        self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]
+    ) -> Iterator[tuple[int, list[Reply]]]:
         """Yield (index of the prompt, its replies), in any order."""
         ...
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What is sampled: a prompt at a place. Equal units have equal replies."""
+
+    prompt: Prompt
+    place: str  # part of the address
+    key: int = field(compare=False)  # what a keyed sampler's draws hang on
 
 
 class ReplyCache:
@@ -116,10 +129,9 @@ class ReplyCache:
 class CachedSampler:
     """Answer from the cache, and from another sampler what is missing there.
 
-    Samples are numbered. A call with n = 5 after one with n = 3 finds samples 0 to 2 and asks for 3 and 4. What is
-    asked for from sample 0 on is asked with the caller's own seed, so an empty cache changes no reply to distinct
-    prompts; a later stretch is asked with a seed derived from the caller's and the stretch's first sample. So no two
-    samples of a prompt are one draw.
+    Samples are numbered. A call with n = 5 after one with n = 3 finds samples 0 to 2 and asks for 3 and 4: a keyed
+    sampler (all of this package) by their numbers, so the replies are those of a call for five at once; any other
+    sampler under a seed of their own, so no draw comes twice. An empty cache changes no reply.
     """
 
     def __init__(self, inner: Sampler, cache: ReplyCache, identity: str | None = None) -> None:
@@ -143,8 +155,9 @@ class CachedSampler:
         self.inner, self.cache, self.identity = inner, cache, str(known)
         self.name = inner.name
 
-    def address(self, prompt: Prompt, sampling: Sampling, sample: int) -> str:
+    def address(self, prompt: Prompt, sampling: Sampling, sample: int, place: str = "0") -> str:
         """Return where the reply of one numbered sample is kept."""
+        greedy = sampling.temperature == 0
         what = {
             "identity": self.identity,
             "messages": [[message.role, message.content] for message in prompt],
@@ -152,59 +165,76 @@ class CachedSampler:
             "top_p": float(sampling.top_p),
             "top_k": sampling.top_k,
             "max_tokens": sampling.max_tokens,
-            "seed": sampling.seed,
-            "sample": sample,
+            "draw": None if greedy else [sampling.seed, place, sample],
         }
         return sha256(json.dumps(what, sort_keys=True).encode("ascii")).hexdigest()
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[list[Reply]]:
         """Return ``sampling.n`` replies for each prompt, in order; axes ``[prompt][sample]``."""
-        counts: dict[Prompt, int] = {}
-        for prompt in prompts:
-            counts[prompt] = counts.get(prompt, 0) + 1
+        seen: Counter[Prompt] = Counter()
+        units = []
+        for index, prompt in enumerate(prompts):
+            units.append(_Unit(prompt, str(seen[prompt]), index))
+            seen[prompt] += 1
+        return self._gather(units, sampling)
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        """Return replies as `sample` does; draws hang on a key a prompt in place of its position."""
+        return self._gather(
+            [_Unit(prompt, f"key {key}", key) for prompt, key in zip(prompts, keys, strict=True)], sampling
+        )
+
+    def _gather(self, units: list[_Unit], sampling: Sampling) -> list[list[Reply]]:
         greedy = sampling.temperature == 0
-        wanted = {prompt: 1 if greedy else count * sampling.n for prompt, count in counts.items()}
-        addresses = {
-            prompt: [self.address(prompt, sampling, i) for i in range(count)] for prompt, count in wanted.items()
-        }
+        numbers = [0] if greedy else range(sampling.first, sampling.first + sampling.n)
+        if greedy:
+            units = [replace(unit, place="0") for unit in units]
+        addresses = {unit: [self.address(unit.prompt, sampling, i, unit.place) for i in numbers] for unit in units}
         found = self.cache.get(address for row in addresses.values() for address in row)
-        for (first, length), asked in _stretches(addresses, found).items():
-            seed = sampling.seed if first == 0 else derive(sampling.seed, "samples from", first)
-            for index, replies in self._ask(asked, replace(sampling, n=length, seed=seed)):
-                fresh = dict(zip(addresses[asked[index]][first : first + length], replies, strict=True))
+        for (start, length), asked in _stretches(addresses, found).items():
+            some = replace(sampling, first=numbers[start], n=length)
+            whole = len(asked) == len(addresses)
+            for index, replies in self._ask(asked, some, [addresses[unit][start] for unit in asked], whole):
+                fresh = dict(zip(addresses[asked[index]][start : start + length], replies, strict=True))
                 self.cache.put(fresh)
                 found.update(fresh)
-        taken = dict.fromkeys(wanted, 0)
-        answers: list[list[Reply]] = []
-        for prompt in prompts:
-            row, start = addresses[prompt], taken[prompt]
-            picked = row * sampling.n if greedy else row[start : start + sampling.n]
-            answers.append([found[address] for address in picked])
-            taken[prompt] += sampling.n
-        return answers
+        rows = [[found[address] for address in addresses[unit]] for unit in units]
+        return [row * sampling.n for row in rows] if greedy else rows
 
-    def _ask(self, prompts: list[Prompt], sampling: Sampling) -> Iterator[tuple[int, list[Reply]]]:
-        """Yield each prompt's replies, at once where the inner sampler can, so that a kill loses little."""
+    def _ask(
+        self, units: list[_Unit], sampling: Sampling, addresses: list[str], whole: bool
+    ) -> Iterator[tuple[int, list[Reply]]]:
+        """Yield each unit's replies, at once where the inner sampler can, so that a kill loses little.
+
+        Args:
+            units: what lacks samples.
+            sampling: with the first number that is missing, and how many.
+            addresses: of each unit's first missing sample.
+            whole: these are all units of the call.
+        """
+        prompts, keys = [unit.prompt for unit in units], [unit.key for unit in units]
         if isinstance(self.inner, StreamingSampler):
-            yield from self.inner.sample_each(prompts, sampling)
+            yield from self.inner.sample_each(prompts, sampling, keys)
+        elif isinstance(self.inner, KeyedSampler):
+            yield from enumerate(self.inner.sample_keyed(prompts, sampling, keys))
         else:
+            if sampling.first or not whole:
+                sampling = replace(sampling, seed=derive(sampling.seed, *addresses), first=0)
             yield from enumerate(self.inner.sample(prompts, sampling))
 
 
-def _stretches(
-    addresses: Mapping[Prompt, list[str]], found: Mapping[str, Reply]
-) -> dict[tuple[int, int], list[Prompt]]:
-    """Return the prompts that lack samples, by (first sample, length) of each unbroken stretch that is missing."""
-    stretches: dict[tuple[int, int], list[Prompt]] = {}
-    for prompt, row in addresses.items():
-        first = 0
-        while first < len(row):
-            if row[first] in found:
-                first += 1
+def _stretches(addresses: Mapping[_Unit, list[str]], found: Mapping[str, Reply]) -> dict[tuple[int, int], list[_Unit]]:
+    """Return the units that lack samples, by (place in the row, length) of each unbroken stretch that is missing."""
+    stretches: dict[tuple[int, int], list[_Unit]] = {}
+    for unit, row in addresses.items():
+        start = 0
+        while start < len(row):
+            if row[start] in found:
+                start += 1
                 continue
-            end = next((i for i in range(first, len(row)) if row[i] in found), len(row))
-            stretches.setdefault((first, end - first), []).append(prompt)
-            first = end
+            end = next((i for i in range(start, len(row)) if row[i] in found), len(row))
+            stretches.setdefault((start, end - start), []).append(unit)
+            start = end
     return stretches
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
 from selfevolve.sampling._completions import ROUTES, Answer, quote, read_answer, request_body
-from selfevolve.sampling._derive import derive
+from selfevolve.sampling._derive import draw_seed
 from selfevolve.sampling._http_client import BrokenCall, HttpClient, Response, SlowServer, is_loopback
 from selfevolve.sampling._limiter import BudgetSpent, CallStopped, Limiter, Permit, limiter_of
 from selfevolve.sampling._replicas import Replicas
@@ -46,13 +46,13 @@ class _Failure:
 class _Job:
     """The replies of one prompt, while they are gathered."""
 
-    index: int  # of the prompt in the caller's list
+    key: int  # what its seeds hang on: the prompt's place, or a key in place of it
     prompt: Prompt
     sampling: Sampling
     asked: int
     stop: threading.Event
     replies: list[Reply] = field(default_factory=list)
-    chunk: int = 0  # requests that brought something
+    drawn: int = 0  # choices that came with those requests that brought a reply
     failures: int = 0  # in a row
     started: float | None = None  # `time.monotonic` at the first request
     prompt_tokens: int = 0
@@ -65,7 +65,7 @@ class _Job:
     @property
     def seed(self) -> int:
         """The next request's seed."""
-        return derive(self.sampling.seed, self.index, self.chunk)
+        return draw_seed(self.sampling.seed, self.key, self.sampling.first + self.drawn)
 
     @property
     def seconds(self) -> float:
@@ -115,15 +115,21 @@ class HttpSampler:
 
         At temperature 0 one reply a prompt is asked for and copied. Nothing is raised for what servers do.
         """
-        gathered = dict(self.sample_each(prompts, sampling))
+        return self.sample_keyed(prompts, sampling, range(len(prompts)))
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        """Return replies as `sample` does; the seeds of requests hang on a key a prompt in place of its position."""
+        gathered = dict(self.sample_each(prompts, sampling, keys))
         return [gathered[index] for index in range(len(prompts))]
 
-    def sample_each(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, list[Reply]]]:
-        """Yield (index of the prompt, its replies) as they come, in any order."""
+    def sample_each(
+        self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]
+    ) -> Iterator[tuple[int, list[Reply]]]:
+        """Yield (index of the prompt, its replies) as they come, in any order; else as `sample_keyed`."""
         stop = threading.Event()
         if len(prompts) <= 1:
-            for index, prompt in enumerate(prompts):
-                yield index, self._answer(index, prompt, sampling, stop)
+            for index, (prompt, key) in enumerate(zip(prompts, keys, strict=True)):
+                yield index, self._answer(key, prompt, sampling, stop)
             return
         waiting: SimpleQueue[int] = SimpleQueue()
         done: SimpleQueue[tuple[int, list[Reply] | BaseException]] = SimpleQueue()
@@ -137,7 +143,7 @@ class HttpSampler:
                 except Empty:
                     return
                 try:
-                    done.put((index, self._answer(index, prompts[index], sampling, stop)))
+                    done.put((index, self._answer(keys[index], prompts[index], sampling, stop)))
                 except BaseException as error:  # a defect of ours: raised where the caller waits
                     done.put((index, error))
 
@@ -193,10 +199,10 @@ class HttpSampler:
             "base_urls should end where /models begins, most often in /v1"
         )
 
-    def _answer(self, index: int, prompt: Prompt, sampling: Sampling, stop: threading.Event) -> list[Reply]:
+    def _answer(self, key: int, prompt: Prompt, sampling: Sampling, stop: threading.Event) -> list[Reply]:
         """Gather the replies of one prompt."""
         greedy = sampling.temperature == 0
-        job = _Job(index, prompt, sampling, 1 if greedy else sampling.n, stop)
+        job = _Job(key, prompt, sampling, 1 if greedy else sampling.n, stop)
         while job.missing:
             failure = self._try(job)
             if failure is None:
@@ -259,7 +265,7 @@ class HttpSampler:
         if answer.replies:
             seconds, seed = job.seconds, job.seed if self.endpoint.send_seed else None
             job.replies += [replace(reply, seconds=seconds, seed=seed) for reply in answer.replies]
-            job.chunk += 1
+            job.drawn += answer.drawn
 
     def _pause(self, job: _Job, failure: _Failure) -> _Failure | None:
         """Pause after a failure; return what ends the job where no further request is sent."""
@@ -289,7 +295,7 @@ class HttpSampler:
         """Let the replies that are still missing be failures."""
         reason = FinishReason.TIMEOUT if failure.timed_out else FinishReason.ERROR
         text = self._client.clean(failure.text)
-        logger.debug("%s: prompt %d: %s", self.name, job.index, text)
+        logger.debug("%s: prompt %d: %s", self.name, job.key, text)
         seed = job.seed if self.endpoint.send_seed else None
         lost = Reply("", reason, job.prompt_tokens, 0, text, job.seconds, seed)
         job.replies += [lost] * job.missing

@@ -78,9 +78,7 @@ class Reply:
     completion_tokens: int = 0
     error: str | None = None  # what failed, where finish_reason is timeout or error
     # how it came, which takes no part in comparing replies
-    seconds: float = field(
-        default=0.0, compare=False
-    )  # wall time of its call, retries included; 0.0 where not measured
+    seconds: float = field(default=0.0, compare=False)  # wall time of its call with retries; 0.0: not measured
     seed: int | None = field(default=None, compare=False)  # the seed its call was made with, where the backend tells
     cached: bool = field(default=False, compare=False)  # read from a cache: nothing was paid for it now
 

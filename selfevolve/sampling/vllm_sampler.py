@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from selfevolve.sampling._derive import derive
+from selfevolve.sampling._derive import draw_seed
 from selfevolve.sampling.protocol import FinishReason, Prompt, Reply, Sampling
 from selfevolve.sampling.transformers_sampler import Formatter
 
@@ -89,6 +89,10 @@ class VllmSampler:
         temperature 0 one reply a prompt is drawn and copied (vLLM refuses more). An engine that fails gives ERROR
         replies.
         """
+        return self.sample_keyed(prompts, sampling, range(len(prompts)))
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        """Return replies as `sample` does; seeds hang on a key a prompt in place of its position."""
         ids = self.formatter.ids(prompts)
         limit = self.prompt_limit(sampling)
         refusals = [_refusal(len(prompt), limit) for prompt in ids]
@@ -97,7 +101,9 @@ class VllmSampler:
         drawn: dict[int, list[Reply]] = {}
         if good:
             try:
-                drawn = dict(zip(good, self._draw([ids[i] for i in good], good, sampling), strict=True))
+                drawn = dict(
+                    zip(good, self._draw([ids[i] for i in good], [keys[i] for i in good], sampling), strict=True)
+                )
             except Exception as error:  # an engine may fail in any way; a failed call is a reply
                 logger.exception("%s: the engine failed", self.name)
                 text = f"the engine failed: {type(error).__name__}: {error}"
@@ -116,10 +122,9 @@ class VllmSampler:
         return min(known) if known else None
 
     def _draw(self, ids: list[list[int]], keys: list[int], sampling: Sampling) -> list[list[Reply]]:
-        """Let the engine answer prompts of token ids; ``keys`` are their places in the caller's list."""
+        """Let the engine answer prompts of token ids; their seeds hang on ``keys``."""
         greedy = sampling.temperature == 0
-        # vLLM seeds sample i of a prompt with the prompt's seed + i: hashed seeds lie far apart
-        seeds = [derive(sampling.seed, key) for key in keys]
+        seeds = [draw_seed(sampling.seed, key, sampling.first) for key in keys]
         params = [
             self._params(
                 n=1 if greedy else sampling.n,

@@ -79,9 +79,9 @@ class Faults:
 
 
 def echo(body: dict[str, Any], index: int) -> str:
-    """Answer with the prompt's last words, the sample's index and the seed: every sample differs."""
+    """Answer with the prompt's last words and the draw, which is seed + index, as in vLLM."""
     last = body["messages"][-1]["content"] if "messages" in body else body["prompt"]
-    return f"{last} sample {index} seed {body.get('seed')}"
+    return f"{last} draw {body.get('seed', 0) + index}"
 
 
 @dataclass

@@ -46,6 +46,29 @@ class Drawn:
         ]
 
 
+class Keyed:
+    """The same as a keyed sampler: the text names (seed, key, number of the sample)."""
+
+    name = "keyed"
+    identity = "weights 1"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[str], Sampling, list[int]]] = []
+
+    def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[list[Reply]]:
+        return self.sample_keyed(prompts, sampling, range(len(prompts)))
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        self.asked.append(([prompt[-1].content for prompt in prompts], sampling, list(keys)))
+        return [
+            [
+                Reply(f"{prompt[-1].content}/{sampling.seed}/{key}/{sampling.first + i}", FinishReason.STOP, 1, 1)
+                for i in range(sampling.n)
+            ]
+            for prompt, key in zip(prompts, keys, strict=True)
+        ]
+
+
 @pytest.fixture
 def inner() -> Drawn:
     return Drawn()
@@ -88,20 +111,64 @@ def test_only_the_prompts_that_miss_are_asked(inner: Drawn, cached: CachedSample
     assert [(prompts, n) for prompts, n, _ in inner.calls[2:]] == [(["c", "d"], 3), (["a"], 1)]
 
 
-def test_equal_prompts_of_one_call_are_further_samples(inner: Drawn, cached: CachedSampler) -> None:
-    got = texts(cached.sample([user("a"), user("b"), user("a")], Sampling(n=2)))
-    assert len({*got[0], *got[2]}) == 4
-    assert [(prompts, n) for prompts, n, _ in inner.calls] == [(["a"], 4), (["b"], 2)]
-    assert texts(cached.sample([user("a"), user("a")], Sampling(n=2))) == [got[0], got[2]]
-    assert texts(cached.sample([user("a")], Sampling(n=4))) == [got[0] + got[2]]
-    assert len(inner.calls) == 2
+def test_equal_prompts_of_one_call_are_samples_of_their_own(inner: Drawn, cached: CachedSampler) -> None:
+    prompts = [user("a"), user("b"), user("a")]
+    got = cached.sample(prompts, Sampling(n=2))
+    assert got == Drawn().sample(prompts, Sampling(n=2))
+    assert len({r.text for r in [*got[0], *got[2]]}) == 4
+    assert cached.sample([user("a"), user("a")], Sampling(n=2)) == [got[0], got[2]]
+    assert len(inner.calls) == 1
+    more = texts(cached.sample([user("a"), user("a")], Sampling(n=4)))
+    assert len({*more[0], *more[1]}) == 8
+
+
+def test_a_keyed_sampler_continues_its_draws(cached: CachedSampler, inner: Drawn) -> None:
+    keyed = Keyed()
+    cached.inner = keyed
+    prompts = [user("a"), user("b"), user("a")]
+    five = Keyed().sample(prompts, Sampling(n=5, seed=9))
+    assert texts(cached.sample(prompts, Sampling(n=3, seed=9))) == [row[:3] for row in texts(five)]
+    assert texts(cached.sample(prompts, Sampling(n=5, seed=9))) == texts(five)
+    assert [(sampling.first, sampling.n) for _, sampling, _ in keyed.asked] == [(0, 3), (3, 2)]
+    assert texts(cached.sample(prompts[:1], Sampling(n=2, seed=9, first=3))) == [texts(five)[0][3:]]
+    assert len(keyed.asked) == 2
+
+
+def test_a_list_that_was_broken_off_ends_as_it_would_have(cached: CachedSampler) -> None:
+    keyed = Keyed()
+    cached.inner = keyed
+    prompts = [user(name) for name in "abcd"]
+    cached.cache.put(
+        {
+            cached.address(prompts[i], Sampling(n=2), k): Keyed().sample(prompts, Sampling(n=2))[i][k]
+            for i, k in [(0, 0), (0, 1), (2, 1)]
+        }
+    )
+    assert cached.sample(prompts, Sampling(n=2)) == Keyed().sample(prompts, Sampling(n=2))
+    assert [(names, (s.first, s.n), keys) for names, s, keys in keyed.asked] == [
+        (["b", "d"], (0, 2), [1, 3]),
+        (["c"], (0, 1), [2]),
+    ]
+
+
+def test_keys_are_part_of_the_address(cached: CachedSampler) -> None:
+    keyed = Keyed()
+    cached.inner = keyed
+    one = cached.sample_keyed([user("a"), user("a")], Sampling(n=2), [70, 71])
+    assert one == Keyed().sample_keyed([user("a"), user("a")], Sampling(n=2), [70, 71])
+    assert cached.sample_keyed([user("a")], Sampling(n=2), [71]) == one[1:] and len(keyed.asked) == 1
+    cached.sample_keyed([user("a")], Sampling(n=2), [72])
+    assert len(keyed.asked) == 2
+    greedy = Sampling(n=2, temperature=0)
+    both = cached.sample_keyed([user("a"), user("a")], greedy, [70, 71]) + cached.sample([user("a")], greedy)
+    assert len({text for row in texts(both) for text in row}) == 1 and len(keyed.asked) == 3
 
 
 def test_greedy_is_asked_once(inner: Drawn, cached: CachedSampler) -> None:
     got = texts(cached.sample([user("a"), user("a")], Sampling(n=3, temperature=0)))
     assert len({text for row in got for text in row}) == 1 and [len(row) for row in got] == [3, 3]
-    cached.sample([user("a")], Sampling(n=7, temperature=0))
-    assert [n for _, n, _ in inner.calls] == [1]
+    cached.sample([user("a")], Sampling(n=7, temperature=0, seed=5))
+    assert [(prompts, n) for prompts, n, _ in inner.calls] == [(["a"], 1)]
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"temperature": 0.5}, {"top_p": 0.5}, {"top_k": 5}, {"max_tokens": 5}])

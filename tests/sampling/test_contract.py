@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from selfevolve.sampling import FinishReason, Prompt, Reply, Sampler, Sampling, ScriptedSampler, user
+from selfevolve.sampling import (
+    FinishReason,
+    KeyedSampler,
+    Prompt,
+    Reply,
+    Sampler,
+    Sampling,
+    ScriptedSampler,
+    sample_more,
+    user,
+)
 from selfevolve.sampling.cache import CachedSampler, ReplyCache
 from selfevolve.sampling.http_sampler import Endpoint, HttpSampler
 from tests.sampling import fake_vllm
@@ -56,10 +66,11 @@ def transformers(stack: ExitStack, patch: pytest.MonkeyPatch) -> Backend:
 def http(stack: ExitStack, patch: pytest.MonkeyPatch, api: str = "chat") -> Backend:
     def script(body: dict[str, Any], index: int) -> str | dict[str, Any]:
         turn = body["messages"][-1]["content"] if api == "chat" else body["prompt"]
-        words = [turn, str(index), str(body["seed"]), *["on"] * (body["seed"] % 40)]
+        draw = body["seed"] + index
+        words = [turn, str(draw), *["on"] * (draw % 40)]
         return {"text": None} if "boom" in turn else " ".join(words)
 
-    server = stack.enter_context(FakeServer(script))
+    server = stack.enter_context(FakeServer(script, token_ids=True))  # each choice brings its count
     limits: dict[str, Any] = {"max_retries": 1, "backoff_seconds": 0.001}
     return Backend(HttpSampler(Endpoint(server.urls, server.model, api=api, **limits)), user("boom"))  # type: ignore[arg-type]
 
@@ -137,6 +148,21 @@ def test_the_seed_decides_the_draws(backend: Backend) -> None:
     assert backend.sampler.sample(PROMPTS, Sampling(n=2, max_tokens=20, seed=4)) == one
     if backend.seeded:
         assert backend.sampler.sample(PROMPTS, Sampling(n=2, max_tokens=20, seed=5)) != one
+
+
+def test_keys_stand_in_for_places(backend: Backend) -> None:
+    sampling = Sampling(n=2, max_tokens=20, seed=6)
+    places = backend.sampler.sample(PROMPTS, sampling)
+    assert isinstance(backend.sampler, KeyedSampler)
+    assert backend.sampler.sample_keyed(PROMPTS[::-1], sampling, [3, 2, 1, 0]) == places[::-1]
+    assert backend.sampler.sample_keyed(PROMPTS[2:], sampling, [2, 3]) == places[2:]
+
+
+def test_later_samples_continue_the_draw(backend: Backend) -> None:
+    whole = backend.sampler.sample_keyed(PROMPTS, Sampling(n=5, max_tokens=20, seed=7), range(4))
+    begun = backend.sampler.sample_keyed(PROMPTS[1:], Sampling(n=2, max_tokens=20, seed=7), range(1, 4))
+    more = sample_more(backend.sampler, PROMPTS[1:], Sampling(n=3, max_tokens=20, seed=7, first=2), range(1, 4))
+    assert [a + b for a, b in zip(begun, more, strict=True)] == whole[1:]
 
 
 def test_greedy_replies_are_copies(backend: Backend) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from selfevolve.sampling import FinishReason, Sampling, user
+from selfevolve.sampling import FinishReason, KeyedSampler, Sampling, user
 from selfevolve.sampling._completions import read_answer
 from selfevolve.sampling._limiter import BudgetSpent, CallStopped, Limiter, Window
 from selfevolve.sampling._replicas import Replicas
@@ -291,8 +291,8 @@ def test_requests_carry_the_sampling() -> None:
                 "seed": group[0].seed,
             }
         ]
-        assert [reply.text for reply in group] == [f"hi there sample {i} seed {group[0].seed}" for i in range(3)]
-        assert {(r.prompt_tokens, r.completion_tokens, r.finish_reason) for r in group} == {(4, 6, STOP)}
+        assert [reply.text for reply in group] == [f"hi there draw {(group[0].seed or 0) + i}" for i in range(3)]
+        assert {(r.prompt_tokens, r.completion_tokens, r.finish_reason) for r in group} == {(4, 4, STOP)}
         assert all(0 < reply.seconds < 10 for reply in group)
 
         sampler.sample([user("x")], Sampling())
@@ -308,7 +308,7 @@ def test_plain_completions_join_the_turns() -> None:
         ((reply,),) = sampler_of(server, api="completions").sample([user("b", "a")], Sampling())
         assert server.bodies[0]["prompt"] == "a\n\nb"
         assert "messages" not in server.bodies[0]
-        assert reply.text.endswith(f"sample 0 seed {reply.seed}")
+        assert reply.text.endswith(f"draw {reply.seed}")
 
 
 def test_greedy_replies_are_one_request_for_one_reply() -> None:
@@ -318,18 +318,44 @@ def test_greedy_replies_are_one_request_for_one_reply() -> None:
         assert len(group) == 4 and len(set(group)) == 1
 
 
-def test_seeds_depend_on_seed_place_and_chunk() -> None:
-    def seeds(seed: int, prompts: int) -> list[int]:
-        with FakeServer(never_n=True) as server:
-            sampler_of(server).sample([user(f"p{i}") for i in range(prompts)], Sampling(n=2, seed=seed))
-            bodies = sorted(server.bodies, key=lambda body: (body["messages"][0]["content"], -body["n"]))
-            return [body["seed"] for body in bodies]
+def seeds_sent(seed: int, prompts: int) -> list[int]:
+    with FakeServer(never_n=True) as server:
+        sampler_of(server).sample([user(f"p{i}") for i in range(prompts)], Sampling(n=2, seed=seed))
+        bodies = sorted(server.bodies, key=lambda body: (body["messages"][0]["content"], -body["n"]))
+        return [body["seed"] for body in bodies]
 
-    first = seeds(0, 4)
-    assert len(set(first)) == 8
-    assert seeds(0, 4) == first
-    assert seeds(0, 2) == first[:4]
-    assert not set(seeds(1, 4)) & set(first)
+
+def test_seeds_depend_on_seed_place_and_number_of_the_sample() -> None:
+    first = seeds_sent(0, 4)
+    assert len(set(first)) == 8 and all(0 <= seed < 2**31 for seed in first)
+    assert first[1::2] == [seed + 1 for seed in first[::2]]
+    assert seeds_sent(0, 4) == first
+    assert seeds_sent(0, 2) == first[:4]
+    assert not set(seeds_sent(1, 4)) & set(first)
+
+
+def test_keys_stand_in_for_places_and_later_samples_continue_the_draw() -> None:
+    prompts = [user("a"), user("b"), user("c")]
+    with FakeServer() as server:
+        sampler = sampler_of(server)
+        assert isinstance(sampler, KeyedSampler)
+        whole = sampler.sample(prompts, Sampling(n=5, seed=3))
+        assert sampler.sample_keyed(prompts[::-1], Sampling(n=5, seed=3), [2, 1, 0]) == whole[::-1]
+        more = sampler.sample_keyed(prompts[1:], Sampling(n=3, seed=3, first=2), [1, 2])
+        assert more == [group[2:] for group in whole[1:]]
+
+
+def test_a_choice_that_was_no_use_is_not_drawn_again() -> None:
+    broken = []
+
+    def script(body: dict[str, Any], index: int) -> str | dict[str, Any]:
+        broken.append(index) if not broken else None
+        return {"text": None} if len(broken) == 1 and index == 0 and body["n"] == 3 else echo(body, index)
+
+    with FakeServer(script) as server:
+        (group,) = sampler_of(server).sample([user("q")], Sampling(n=3))
+        start = server.bodies[0]["seed"]
+        assert [reply.text for reply in group] == [f"q draw {start + i}" for i in (1, 2, 3)]
 
 
 # faults, one at a time
@@ -341,7 +367,8 @@ def test_a_fault_is_mended(fault: Fault) -> None:
         (group,) = sampler_of(server).sample([user("q")], Sampling(n=3))
     assert [reply.finish_reason for reply in group] == [STOP] * 3
     assert len({reply.text for reply in group}) == 3
-    assert all(reply.text.startswith("q sample") and reply.completion_tokens == 5 for reply in group)
+    with FakeServer() as server:
+        assert sampler_of(server).sample([user("q")], Sampling(n=3)) == [group]
     assert all(reply.prompt_tokens == 1 for reply in group)
 
 
@@ -377,7 +404,7 @@ def test_partial_results_are_kept() -> None:
         text = echo(body, index)
         return {"text": None} if "bad" in text and index else text
 
-    with FakeServer(script, never_n=False) as server:
+    with FakeServer(script) as server:
         sampler = sampler_of(server, max_retries=1)
         good, bad = sampler.sample([user("good"), user("bad")], Sampling(n=3))
         assert [reply.finish_reason for reply in good] == [STOP] * 3
@@ -513,9 +540,9 @@ def test_a_spent_budget_leaves_errors() -> None:
         assert server.stats["requests"] == 5
         assert Counter(group[0].finish_reason for group in groups) == {STOP: 5, ERROR: 7}
         assert all((g[0].error or "budget").startswith("budget") and g[0] == g[1] for g in groups if g[0].error)
-        assert sampler.spent == (5, 5 * 2 * 5)
-    with FakeServer() as server:  # 5 words a reply
-        sampler = sampler_of(server, budget=Budget(completion_tokens=21), concurrency=1)
+        assert sampler.spent == (5, 5 * 2 * 3)
+    with FakeServer() as server:  # 3 words a reply
+        sampler = sampler_of(server, budget=Budget(completion_tokens=13), concurrency=1)
         groups = sampler.sample([user(f"p{i}") for i in range(12)], Sampling())
         assert Counter(group[0].finish_reason for group in groups) == {STOP: 5, ERROR: 7}
 
@@ -543,7 +570,7 @@ def test_replicas_are_used_evenly_and_a_dead_one_is_left_alone() -> None:
 def test_a_caller_that_leaves_early_stops_the_rest() -> None:
     with FakeServer(delay=0.02) as server:
         sampler = sampler_of(server, concurrency=2)
-        stream = sampler.sample_each([user(f"p{i}") for i in range(200)], Sampling())
+        stream = sampler.sample_each([user(f"p{i}") for i in range(200)], Sampling(), range(200))
         index, (reply,) = next(stream)
         assert reply.text.startswith(f"p{index} ")
         stream.close()
@@ -566,24 +593,22 @@ def test_many_callers_at_once() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert all(texts[i].startswith(f"p{i} sample 0") for i in range(30))
+        assert all(texts[i].startswith(f"p{i} draw ") for i in range(30))
 
 
 # everything at once
 
 
 def test_thirty_percent_faults_change_no_reply() -> None:
-    """Against a server in a process of its own; each right reply names its prompt."""
-    prompts = [user(f"question {i}") for i in range(400)]
+    """Against a server in a process of its own; the replies equal those of a server without faults."""
+    prompts, sampling = [user(f"question {i}") for i in range(400)], Sampling(n=2, seed=3)
     faults = Faults(rate=0.3, seed=5, hang_seconds=0.5)
     with FakeServer("tests.sampling.fake_server:echo", faults, process=True) as server:
         sampler = sampler_of(server, concurrency=32, max_retries=14, read_seconds=0.25)
         sampler.check()
-        groups = sampler.sample(prompts, Sampling(n=2, seed=3))
+        groups = sampler.sample(prompts, sampling)
         stats = server.stats
-    for i, group in enumerate(groups):
-        assert [reply.finish_reason for reply in group] == [STOP] * 2
-        assert all(reply.text.startswith(f"question {i} sample") for reply in group)
-        assert group[0].text != group[1].text
+    with FakeServer() as server:
+        assert sampler_of(server).sample(prompts, sampling) == groups
     assert all(stats[fault.value] > 5 for fault in TRANSIENT)
     assert 0.25 < sum(stats[fault.value] for fault in TRANSIENT) / stats["requests"] < 0.35

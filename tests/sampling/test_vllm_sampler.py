@@ -46,6 +46,13 @@ def test_what_the_engine_is_told(vllm: Any) -> None:
     assert [p.seed for p in vllm.log[1][1]] == [p.seed for p in params]
 
 
+def test_keys_stand_in_for_places_and_later_samples_continue_the_draw(vllm: Any) -> None:
+    sampler, prompts = VllmSampler("m"), [user("w1"), user("w2")]
+    whole = sampler.sample(prompts, Sampling(n=5, seed=3))
+    assert sampler.sample_keyed(prompts[::-1], Sampling(n=5, seed=3), [1, 0]) == whole[::-1]
+    assert sampler.sample_keyed(prompts[1:], Sampling(n=2, seed=3, first=3), [1]) == [whole[1][3:]]
+
+
 def test_plain_format_and_a_loaded_engine(vllm: Any) -> None:
     engine = fake_vllm.LLM("m", tiny_tokenizer(60, chat=False), 40, [])
     sampler = VllmSampler(engine)
