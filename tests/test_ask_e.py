@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -89,7 +90,7 @@ class Seated:
 class Same:
     """Calls all questions the same exercise, but "easy"."""
 
-    def same_type(self, pairs: list[tuple[str, str]]) -> list[SameType]:
+    def same_type(self, pairs: Sequence[tuple[str, str]]) -> list[SameType]:
         return [SameType.DIFFERENT if "<easy>" in p else SameType.SAME for p in pairs]
 
 
