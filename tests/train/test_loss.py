@@ -80,25 +80,26 @@ def gradients(model: Any) -> dict[str, Any]:
     return found
 
 
-def on_given(trainer: Any, logps: Any, **changes: Any) -> Any:
-    """Return the gradient of TRL's loss with respect to given log-probabilities, shape (3, 5)."""
+def on_given(trainer: Any, logps: Any, **changes: Any) -> tuple[Any, Any]:
+    """Return TRL's loss on given log-probabilities, and its gradient with respect to them, shape (3, 5)."""
     leaf = logps.clone().requires_grad_()
     trainer._trimmed = lambda *_, **__: (leaf, torch.zeros_like(leaf), None)
-    trainer.compute_loss(trainer.model, batch(**changes)).backward()
-    return leaf.grad
+    loss = trainer.compute_loss(trainer.model, batch(**changes))
+    loss.backward()
+    return loss.detach(), leaf.grad
 
 
 def test_cispo_in_numbers(policy: Path, tmp_path: Path) -> None:
     # - min(ratio, 5) * A / tokens for every token of the policy: capped above, not below, and 1 at ratio 1
     trainer = trainer_of(policy, tmp_path, replace(SPEC, loss_type="cispo"))
     logps = torch.full((3, 5), -2.0)
-    found = on_given(trainer, logps, old_per_token_logps=logps - RATIOS.log())
+    _, found = on_given(trainer, logps, old_per_token_logps=logps - RATIOS.log())
     torch.testing.assert_close(found, -CAPPED * ADVANTAGES[:, None] / TOKENS)
-    at_one = on_given(trainer, logps, old_per_token_logps=logps)
+    _, at_one = on_given(trainer, logps, old_per_token_logps=logps)
     torch.testing.assert_close(at_one, -LIVE.float() * ADVANTAGES[:, None] / TOKENS)
-    torch.testing.assert_close(on_given(trainer, logps), at_one)  # no update in between: TRL leaves the old ones out
+    torch.testing.assert_close(on_given(trainer, logps)[1], at_one)  # no update in between: TRL leaves the old ones out
     lower = trainer_of(policy, tmp_path, replace(SPEC, loss_type="cispo", ratio_max=2.0))
-    found = on_given(lower, logps, old_per_token_logps=logps - RATIOS.log())
+    _, found = on_given(lower, logps, old_per_token_logps=logps - RATIOS.log())
     torch.testing.assert_close(found, -CAPPED.clamp(max=2.0) * ADVANTAGES[:, None] / TOKENS)
 
 
@@ -135,15 +136,16 @@ def test_tokens_of_the_world_have_no_gradient_in_any_path(
     trainer = trainer_of(policy, tmp_path, replace(SPEC, loss_type=loss_type, kl=kl))
     logps = -torch.rand(3, 5, generator=torch.Generator().manual_seed(0)) - 1
     other = {"old_per_token_logps": logps - 0.05, "ref_per_token_logps": logps + 0.3}
-    found = on_given(trainer, logps, **other)
+    loss, found = on_given(trainer, logps, **other)
     assert bool((found[LIVE] != 0).all()) and not bool(found[~LIVE].any())
-    # whatever the ratio, the KL estimate and the advantage are at those tokens, overflow included
-    for extreme in (-400.0, 400.0, float("-inf")):
-        wild = {name: tensor.masked_fill(~LIVE, extreme) for name, tensor in other.items()}
-        advantages = torch.where(LIVE, ADVANTAGES[:, None], 1e6)
-        again = on_given(trainer, logps.masked_fill(~LIVE, -30.0), advantages=advantages, **wild)
-        assert torch.equal(again, found)
-    nothing = on_given(trainer, logps, tool_mask=torch.zeros_like(WRITTEN), **other)
+    # whatever log-probabilities and advantages are at those tokens, overflow of a ratio or a KL estimate included
+    for here, there in ((-400.0, 0.0), (0.0, -400.0), (-1.0, float("-inf")), (-30.0, -20.0)):
+        wild = {name: tensor.masked_fill(~LIVE, there) for name, tensor in other.items()}
+        for advantage in (1e6, -1e6):
+            changed = torch.where(LIVE, ADVANTAGES[:, None], advantage)
+            again = on_given(trainer, logps.masked_fill(~LIVE, here), advantages=changed, **wild)
+            assert torch.equal(again[0], loss) and torch.equal(again[1], found)
+    _, nothing = on_given(trainer, logps, tool_mask=torch.zeros_like(WRITTEN), **other)
     assert not bool(nothing.any())
 
 
