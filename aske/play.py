@@ -7,10 +7,12 @@ them at once; different solvers are asked at the same time where they are server
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from aske.game import Rules, Seat, Session, State
 from aske.labels import Equal, Reason
@@ -19,6 +21,8 @@ from aske.records import Call, SessionRecord, record
 from selfevolve.answers import compare
 from selfevolve.sampling import KeyedSampler, Prompt, Reply, Sampler, Sampling
 
+T = TypeVar("T")
+U = TypeVar("U")
 Progress = Callable[[str, int, int], None]  # (what is being done, done, of)
 Count = Callable[[Prompt], int]  # tokens of a prompt
 
@@ -165,11 +169,8 @@ def _ask_boundary(wave: Sequence[_Playing], seats: Seats, sampling: Sampling, se
         calls = ask(Seat.BOUNDARY_A, turn, seats.solvers[name], ids, prompts, drawn)
         return [replace(call, seat=seat) for call, (_, seat) in zip(calls, wanted[who], strict=True)]
 
-    if seats.side_by_side and len(wanted) > 1:
-        with ThreadPoolExecutor(len(wanted)) as pool:
-            answered = list(pool.map(ask_one, wanted))
-    else:
-        answered = [ask_one(who) for who in wanted]
+    side_by_side = seats.side_by_side and len(wanted) > 1
+    answered = _in_threads(ask_one, list(wanted)) if side_by_side else [ask_one(who) for who in wanted]
     found: dict[tuple[int, Seat], Call] = {}
     for who, calls in zip(wanted, answered, strict=True):
         found.update(zip(wanted[who], calls, strict=True))
@@ -177,6 +178,30 @@ def _ask_boundary(wave: Sequence[_Playing], seats: Seats, sampling: Sampling, se
         a, b = found[i, Seat.BOUNDARY_A], found[i, Seat.BOUNDARY_B]
         p.calls += [a, b]
         p.session.hear_boundary(a.replies[0], b.replies[0])
+
+
+def _in_threads(call: Callable[[T], U], items: Sequence[T]) -> list[U]:
+    """Return the results of calls made at the same time, in order; the first error is raised.
+
+    The threads are daemons: an interrupted program does not wait for a silent server, as an executor would.
+    """
+    done: SimpleQueue[tuple[int, U | None, BaseException | None]] = SimpleQueue()
+
+    def work(place: int, item: T) -> None:
+        try:
+            done.put((place, call(item), None))
+        except BaseException as error:  # raised where the caller waits
+            done.put((place, None, error))
+
+    for place, item in enumerate(items):
+        threading.Thread(target=work, args=(place, item), daemon=True).start()
+    found: dict[int, Any] = {}
+    for _ in items:
+        place, result, error = done.get()
+        if error is not None:
+            raise error
+        found[place] = result
+    return [found[place] for place in range(len(items))]
 
 
 def _ask_cross_check(wave: Sequence[_Playing], seats: Seats, sampling: Sampling, seed: int, turn: int) -> None:

@@ -1,8 +1,11 @@
 """The command, from its arguments to its exit status."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,6 +14,9 @@ from bench_helpers import World, entry, lines, settings
 import aske.bench
 import aske.regrade
 from aske.cli import main
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sampling"))
+from fake_server import FakeServer, Fault, Faults
 
 HEAVY = ("torch", "transformers", "numpy", "scipy", "httpx", "pydantic", "rich", "sympy")
 
@@ -138,6 +144,40 @@ def test_bars_on_a_terminal(monkeypatch):
         task = display.progress.tasks[0]
     assert (task.completed, task.total) == (4, 4)
     assert task.fields["note"] == "1,234 tokens; 2 calibrated, 1 too easy, 1 ungradable"
+
+
+def test_ctrl_c_does_not_wait_for_silent_servers(tmp_path):
+    """The asker's server answers; the solvers' says nothing for a minute."""
+    with FakeServer(ask) as good, FakeServer(faults=Faults(rate=1.0, kinds=(Fault.HANG,), hang_seconds=60)) as silent:
+
+        def http(name, server):
+            return entry(name, backend="http", base_urls=list(server.urls)) | {"model": server.model}
+
+        data = {"askers": [http("asker", good)], "pool": {"solvers": [http("a", silent), http("b", silent)]}}
+        path = tmp_path / "bench.yaml"
+        path.write_text(yaml.safe_dump({**data, "cross_check": "asker", "rules": {"probes": 1}}))
+        # a process that was started in the background ignores the signal unless told otherwise
+        code = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "from aske.cli import main; sys.exit(main(sys.argv[1:]))"
+        )
+        command = [sys.executable, "-c", code, "bench", str(path), "--out", str(tmp_path / "run")]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+            try:
+                while not silent.stats.get("requests"):
+                    assert child.poll() is None
+                    time.sleep(0.05)
+                child.send_signal(signal.SIGINT)
+                _, told = child.communicate(timeout=20)
+            finally:
+                child.kill()
+    assert child.returncode == 130
+    assert "aske resume" in told
+    assert "Traceback" not in told
+
+
+def ask(body, index):
+    return "#Reasoning#\nr\n#Draft#\nd \\boxed{1}\n#Question#\nWhat is 1 + 2?"
 
 
 @pytest.mark.parametrize("arguments", [["replay", "x", "a=1"], ["check", "c", "--nothing"], ["bench", "c"], []])
