@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from aske.game import Seat
 from aske.labels import Label
 from aske.reward import SessionReward
 from novelty import NoveltyDecision, NoveltyGate, NoveltyJudge, NoveltyResult, bleu_clusters
@@ -263,6 +264,7 @@ class Assessor:
         questions = {i: c.question for i, c in enumerate(candidates) if c.question is not None}
         passed = {i: q for i, q in questions.items() if _passed(votes[i])}
         if played is not None:
+            self._spent_in_sessions(played)
             results = {i: r for i, r in enumerate(played) if i in passed or i not in questions}
         else:
             tell("boundary solvers", 0, len(passed))
@@ -287,6 +289,15 @@ class Assessor:
             replace(p.assessed(novelty.get(i), self.rule(m)), ask_e=results.get(i), by_ask_e=True)
             for i, (p, m) in enumerate(zip(parts, measured, strict=True))
         ]
+
+    def _spent_in_sessions(self, played: Sequence[AskEResult]) -> None:
+        """Count what the solvers wrote in sessions; the asker's own turns are the trainer's to count."""
+        for result in played:
+            for call in result.session["calls"] if result.session else ():
+                if call["seat"] != Seat.ASKER:
+                    step = "cross_check" if call["seat"] == Seat.CROSS_CHECK else "boundary"
+                    tokens = sum(reply["completion_tokens"] for reply in call["replies"])
+                    self.usage.add(step, len(call["replies"]), tokens)
 
     def _spent(self, step: str, replies: Sequence[Reply]) -> None:
         self.usage.add(step, len(replies), sum(r.completion_tokens for r in replies))

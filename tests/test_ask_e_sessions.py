@@ -9,10 +9,13 @@ import pytest
 
 from aske import Label, Rules, load_pack, replay
 from aske.records import SessionRecord
-from selfevolve.ask_e import Table
+from aske.reward import RewardSettings
+from selfevolve.ask_e import AskEJudge, Table
+from selfevolve.assess import AssessmentSettings, Assessor
 from selfevolve.prompts import TESTBED
 from selfevolve.questions import parse_question
 from selfevolve.records import ParseFailure
+from selfevolve.rewards import AskERule
 from selfevolve.sampling import FinishReason, Prompt, Reply, Sampling, ScriptedSampler
 from selfevolve.stages.ask_e import candidate, result
 from selfevolve.stages.ask_e_sessions import AskeConversations, Outcome, SelfChecked
@@ -176,6 +179,29 @@ def test_a_session_becomes_a_candidate_with_its_result() -> None:
     none = candidate(3, 2, 18, lost)
     assert (none.question, none.own_answer, none.parse_failure) == (None, None, ParseFailure.NO_QUESTION)
     assert result(lost, conversations.table).boundary == () and result(lost, conversations.table).malformed == 2
+
+
+def test_sessions_go_through_gates_and_reward_as_candidates() -> None:
+    """Per turn two solvers; the asker's 4-token replies are the trainer's, solvers' replies are words counted."""
+    conversations = game(group=2)
+    broken = Reply("no sections", FinishReason.STOP)
+    turns = [{0: turn("p"), 1: broken, 2: broken}, {0: turn("q"), 1: turn("p"), 2: broken}]
+    done = [o.record for o in play(conversations, [0, 1, 2], turns)[-1]]
+    settings = AssessmentSettings(
+        votes=1, solutions=2, share_low=0.3, share_high=0.8, denominator="answered", min_answered=0.5,
+        min_answered_votes=0.5, sampling=Sampling(),
+    )  # fmt: skip
+    rule = AskERule(validity_gate=False, novelty_gate=False, sessions=True)
+    judge = AskEJudge(conversations.table, TESTBED.solve, 2, None, RewardSettings(alpha=0.0))
+    assessor = Assessor(TESTBED, solver("weak"), settings, rule, ask_e=judge)
+    found = assessor.assess(
+        [candidate(1, 1, i, r) for i, r in enumerate(done)],
+        seed=1, rewarded=True, played=[result(r, conversations.table) for r in done],
+    )  # fmt: skip
+    totals = [a.reward.total for a in found if a.reward]
+    assert totals == pytest.approx([1.0, 0.2 - 0.05, -0.1])  # calibrated; too easy and a lost probe; two lost turns
+    assert [a.decision.value for a in found] == ["calibrated", "too_easy", "malformed"]
+    assert assessor.usage.replies == {"boundary": 2 + 2 + 2, "cross_check": 2}
 
 
 @pytest.mark.parametrize(("checks", "temperature"), [(1, 0.0), (3, 0.7)])

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from selfevolve import cli, demo
-from selfevolve.config import load_recipe
+from selfevolve.config import list_recipes, load_recipe
 from selfevolve.errors import UserError
 from selfevolve.estimate import FILL, LEARN_COST, duration, estimate
 from selfevolve.rundir import STAGES, RunDir
@@ -119,7 +119,7 @@ def test_a_reader_that_leaves_is_no_defect():
 def test_recipes_lists_names_with_descriptions(capsys):
     assert cli.main(["recipes"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 19
+    assert len(lines) == len(list_recipes())
     assert any(line.split()[0] == "testbed/r_quest" and "validity gate" in line for line in lines)
 
 
@@ -375,3 +375,16 @@ def test_an_installed_copy_finds_its_recipes(tmp_path):
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and path.suffix not in (".pyc", ".png") and "__pycache__" not in path.parts:
                 assert path.relative_to(ROOT).as_posix() in installed
+
+
+def test_train_asker_reads_the_settings_before_the_slow_imports(monkeypatch, tmp_path, capsys):
+    calls = []
+    monkeypatch.setitem(
+        sys.modules,
+        "selfevolve.asker_training",
+        SimpleNamespace(train_asker=lambda settings, out: calls.append((settings.steps, out))),
+    )
+    assert cli.main(["train-asker", "aske/testbed-train", "steps=2", "--out", str(tmp_path / "a")]) == 0
+    assert calls == [(2, tmp_path / "a")]
+    assert cli.main(["train-asker", "aske/testbed-train", "cross_check=nobody"]) == 1
+    assert "must be one of policy, initial" in capsys.readouterr().err and len(calls) == 1
