@@ -131,7 +131,7 @@ def test_files_that_are_no_configuration(tmp_path, text, message):
 def test_every_shipped_configuration_loads_and_survives_the_round_trip():
     folder = recipes_folder()
     assert folder is not None
-    names = [p.stem for p in folder.glob("*.yaml")]
+    names = [p.stem for p in folder.glob("*.yaml") if not p.stem.endswith("-train")]
     assert {"testbed", "example-http"} <= set(names)
     for name in names:
         bench = load_bench(name)
