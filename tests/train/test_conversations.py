@@ -147,8 +147,8 @@ def test_replies_hang_on_seed_step_place_and_turn() -> None:
     seeds = {maker.sampling(step, turn).seed for step in (1, 2) for turn in (1, 2, 3)}
     assert len(seeds) == 6
     # the same place alone says the same: nothing hangs on its neighbours
-    alone = sampler.sample_ids([calls[3][1][0]], maker.sampling(1, 2), keys=[3])
-    assert alone[0][0] == calls[3][1][1]
+    alone = sampler.sample_ids([calls[3][2][0]], maker.sampling(1, 3), keys=[3])
+    assert alone[0][0] == calls[3][2][1]
 
 
 def test_a_conversation_without_room_is_not_asked_again() -> None:
@@ -173,6 +173,8 @@ def test_conversations_without_a_reply_do_no_harm(policy: Path, tmp_path: Path) 
             opened = super().begin(step, places, rows)
             return [prompt if place < 4 else user("w1 " * 510) for place, prompt in zip(places, opened, strict=True)]
 
+    _, local, _ = played(tiny_tokenizer(), Long())
+    assert local.mask[4:] == [[0]] * 12 and all(len(ids) == 1 for ids in local.completion_ids[4:])
     result = train_conversations(policy, ROWS, Long(), variety, SPEC, tmp_path / "out")
     row = result.log[0]
     assert row.exhausted == 12 and row.world_tokens >= 12 and row.turns == (2 + 3 + 2 + 3) / 16
