@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from selfevolve.testbed.profiles import CLEAN, PROFILES, Profile
-from selfevolve.testbed.sessions import RIGHT, WRONG, demonstrate, pieces, token_ids
+from selfevolve.testbed.sessions import RIGHT, WRONG, Move, demonstrate, pieces, token_ids
 from selfevolve.testbed.tasks import sample
 from selfevolve.testbed.vocabulary import EOS, REPLY, build_tokenizer
 
@@ -29,7 +29,7 @@ TASK_WEIGHTS = (0.20, 0.36, 0.28, 0.16, 0.0)  # ask, solve, check, judge, drill
 TRUNK_WEIGHTS = (0.18, 0.28, 0.20, 0.12, 0.22)
 SHIPPED_TRUNK = Path(__file__).parent / "trunk"
 SESSION_TOKENS = 4096  # tokens a batch of sessions at most, padding included
-READING_WEIGHT = 4.0  # of the marks that say what solvers answered: 2 of a turn's 50 tokens, and the hardest to learn
+MARKS_WEIGHT = 4.0  # of the marks that say what solvers answered and what is asked next: 3 of a turn's 60 tokens
 CHUNK = 8  # batches drawn together and sorted by length, so that padding stays small
 
 
@@ -135,7 +135,7 @@ def train(model: PreTrainedModel, profile: Profile, schedule: Schedule, log: Pat
     weight = None
     if profile.sessions:
         weight = torch.ones(len(tokenizer))
-        weight[tokenizer.convert_tokens_to_ids([RIGHT, WRONG])] = READING_WEIGHT
+        weight[tokenizer.convert_tokens_to_ids([RIGHT, WRONG, *Move])] = MARKS_WEIGHT
     matrices = [p for p in model.parameters() if p.ndim == 2]
     others = [p for p in model.parameters() if p.ndim != 2]
     optimizer = torch.optim.AdamW(

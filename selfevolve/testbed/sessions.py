@@ -3,10 +3,11 @@ r"""Ask-E sessions for pre-training the testbed's asker: a weak policy that read
 Each session is played by `aske.Session` with the prompts of ``aske/prompts/testbed.yaml``, so its text is what the game
 sends. A turn of the asker is written as
 
-    #Reasoning#<solver1> 5 : 5<right><solver2> 8 : 5<wrong><keep>#Draft# 3 + 4 = 7\boxed{ 7}#Question# what is 3 + 4?
+    #Reasoning#<solver1> 5 : 5<right><solver2> 8 : 5<wrong><keep>#Question# what is 3 + 4?#Draft# 3 + 4 = 7\boxed{ 7}
 
 Its reasoning sets what solver 1 and solver 2 answered beside its own last draft's answer, says whether they agree, then
-what is asked next. The numbers are written down since a model of three layers does not learn to compare them unseen.
+what is asked next. A model of three layers does not learn to compare numbers unseen, so they are written down; nor to
+work a question before it is written, so the draft stands last.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from selfevolve.sampling import FinishReason, Reply
 from selfevolve.testbed.pattern import LEVELS, Pattern
 from selfevolve.testbed.patterns import FIELDS
 from selfevolve.testbed.profiles import BASE, NUMBER_FIELDS, Asking, Profile
-from selfevolve.testbed.tasks import Exercise, draw_pattern, exercise, flawed_question, solve_reply, valid_question
+from selfevolve.testbed.tasks import Exercise, draw_pattern, exercise, flawed_question, solve_reply
 from selfevolve.testbed.vocabulary import EOS, REPLY
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ RIGHT, WRONG = "<right>", "<wrong>"
 class Move(StrEnum):
     """What the asker does next, as its mark."""
 
-    KEEP = "<keep>"  # the pattern and level of the last probe that split the pair, again
+    KEEP = "<keep>"  # the last probe that split the pair, with other numbers: same wording and level
     CHANGE = "<change>"  # another pattern
-    HARDER = "<harder>"  # the last pattern, one level up
-    EASIER = "<easier>"  # the last pattern, one level down
+    HARDER = "<harder>"  # the last probe's wording, one level up
+    EASIER = "<easier>"  # the last probe's wording, one level down
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Probe:
 
     pattern: Pattern
     level: int
+    wording: int  # which of the pattern's templates
     marks: tuple[str, str] | None = None  # of solver 1 and 2; None: not yet known, or the probe was lost
     seen: str = ""  # the reasoning that led to the marks
 
@@ -101,7 +103,7 @@ def draw_solver(rng: Random) -> Profile:
 
 def _moved(probe: Probe, by: int) -> Probe | None:
     level = probe.level + by
-    return Probe(probe.pattern, level) if level in LEVELS else None
+    return Probe(probe.pattern, level, probe.wording) if level in LEVELS else None
 
 
 def decide(rng: Random, asking: Asking, policy: Policy, probes: list[Probe], final: bool) -> tuple[Move, Probe]:
@@ -111,7 +113,7 @@ def decide(rng: Random, asking: Asking, policy: Policy, probes: list[Probe], fin
     pick = rng.random()
     if splits and (final or probes[-1].split):
         if pick < (policy.returns if final else policy.keeps):
-            return Move.KEEP, Probe(splits[-1].pattern, splits[-1].level)
+            return Move.KEEP, replace(splits[-1], marks=None, seen="")
     elif last is not None and last.marks == (RIGHT, RIGHT) and pick < policy.harder:
         if (harder := _moved(last, 1)) is not None:
             return Move.HARDER, harder
@@ -125,16 +127,20 @@ def decide(rng: Random, asking: Asking, policy: Policy, probes: list[Probe], fin
     pattern = draw_pattern(rng, asking)
     while last is not None and pattern is last.pattern:
         pattern = draw_pattern(rng, asking)
-    return Move.CHANGE, Probe(pattern, rng.choices(LEVELS, weights=asking.levels)[0])
+    level = rng.choices(LEVELS, weights=asking.levels)[0]
+    return Move.CHANGE, Probe(pattern, level, rng.randrange(len(pattern.templates)))
 
 
 def turn(rng: Random, profile: Profile, seen: str, move: Move, probe: Probe) -> tuple[str, Exercise]:
     """Return an asker's turn and its question; the draft is as good as `profile`, `seen` is what it says of results."""
-    flawed = rng.random() < profile.asking.invalid
-    question = exercise((flawed_question if flawed else valid_question)(rng, probe.pattern, probe.level))
+    if rng.random() < profile.asking.invalid:
+        text = flawed_question(rng, probe.pattern, probe.level)
+    else:
+        text = probe.pattern.templates[probe.wording].write(dict(probe.pattern.draw(rng, probe.level)), rng)
+    question = exercise(text)
     draft = shown(Reply(solve_reply(rng, profile, question), FinishReason.STOP), pack(), Rules().reply_chars)
     draft = draft.replace(" \\boxed", "\\boxed")  # a mark takes its blank: so a sampled turn decodes
-    return f"#Reasoning#{seen}{move}#Draft# {draft}#Question# {question.text}", question
+    return f"#Reasoning#{seen}{move}#Question# {text}#Draft# {draft}", question
 
 
 def _reply(rng: Random, policy: Policy, solver: Profile, question: Exercise) -> Reply:
@@ -170,7 +176,7 @@ def demonstrate(rng: Random, profile: Profile, policy: Policy = Policy(), probes
         move, probe = decide(rng, profile.asking, policy, asked, session.left == 0)
         text, question = turn(rng, profile, asked[-1].seen if asked else "", move, probe)
         if session.left and rng.random() < policy.lost:
-            text = text.partition("#Question#")[0]
+            text = text.replace(f"#Question# {question.text}", "")
         session.hear_asker(Reply(text, FinishReason.STOP))
         if session.question is not None and len(asked) < count:
             replies = _reply(rng, policy, solvers[0], question), _reply(rng, policy, solvers[1], question)

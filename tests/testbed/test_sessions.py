@@ -34,8 +34,8 @@ from selfevolve.testbed.vocabulary import UNK, build_tokenizer
 ASKER = PROFILES["asker"]
 PATTERN = {p.name: p for p in PATTERNS}
 TURNS = (
-    "#Reasoning#<change>#Draft# 3 + 4 = 7 ; 7 - 2 = 5\\boxed{ 5}#Question# what is 3 + 4 - 2?",
-    "#Reasoning#<solver1> 5 : 5<wrong><solver2> 1 : 5<right><keep>#Draft# 9 + 4 = 13 ; 13 - 1 = 12\\boxed{ 12}#Question# compute 9 + 4 - 1?",
+    "#Reasoning#<change>#Question# what is 3 + 4 - 2?#Draft# 3 + 4 = 7 ; 7 - 2 = 5\\boxed{ 5}",
+    "#Reasoning#<solver1> 5 : 5<wrong><solver2> 1 : 5<right><keep>#Question# compute 9 + 4 - 1?#Draft# 9 + 4 = 13 ; 13 - 1 = 12\\boxed{ 12}",
 )
 
 
@@ -122,7 +122,7 @@ def test_marks_say_what_was_shown_and_are_false_as_often_as_stated() -> None:
             session = demonstrate(rng, ASKER, policy, probes=2)
             messages = session.messages
             for i in range(2, len(messages) - 1, 2):
-                draft = extract(messages[i - 1].content.partition("#Question#")[0])
+                draft = extract(messages[i - 1].content)
                 shown = messages[i].content.partition("<solver1>")[2].partition("<solver2>")
                 given = [extract(shown[0]), extract(shown[2])]
                 form = rf"#Reasoning#<solver1> {given[0]} : {draft}(<\w+>)<solver2> {given[1]} : {draft}(<\w+>)<"
@@ -152,7 +152,7 @@ def rates(probes: list[Probe], final: bool) -> Counter[Move]:
     ],
 )
 def test_the_policy_acts_as_often_as_stated(marks: tuple[str, str], final: bool, move: Move, rate: float) -> None:
-    counts = rates([Probe(PATTERN["travel"], 2, marks)], final)
+    counts = rates([Probe(PATTERN["travel"], 2, 0, marks)], final)
     assert set(counts) == {move, Move.CHANGE}
     assert abs(counts[move] / 2000 - rate) < 0.04  # sd 0.011
 
@@ -160,30 +160,30 @@ def test_the_policy_acts_as_often_as_stated(marks: tuple[str, str], final: bool,
 def test_moves_lead_where_they_say() -> None:
     always = Policy(keeps=1.0, returns=1.0, harder=1.0, easier=1.0)
     travel, pairs = PATTERN["travel"], PATTERN["pairs"]
-    split, hard = Probe(travel, 2, ("<right>", "<wrong>")), Probe(pairs, 4, ("<right>", "<right>"))
+    split, hard = Probe(travel, 2, 1, ("<right>", "<wrong>")), Probe(pairs, 4, 2, ("<right>", "<right>"))
     rng = Random(0)
 
-    def go(*probes: Probe, final: bool = False) -> tuple[Move, str, int]:
+    def go(*probes: Probe, final: bool = False) -> tuple[Move, str, int, int]:
         move, probe = decide(rng, ASKER.asking, always, list(probes), final)
-        return move, probe.pattern.name, probe.level
+        return move, probe.pattern.name, probe.level, probe.wording
 
-    assert go(split) == (Move.KEEP, "travel", 2)
-    assert go(split, hard, final=True) == (Move.KEEP, "travel", 2)  # back to the one that split
-    assert go(replace(hard, level=3)) == (Move.HARDER, "pairs", 4)
-    assert go(replace(hard, marks=("<wrong>", "<wrong>"))) == (Move.EASIER, "pairs", 3)
+    assert go(split) == (Move.KEEP, "travel", 2, 1)
+    assert go(split, hard, final=True) == (Move.KEEP, "travel", 2, 1)  # back to the one that split
+    assert go(replace(hard, level=3)) == (Move.HARDER, "pairs", 4, 2)
+    assert go(replace(hard, marks=("<wrong>", "<wrong>"))) == (Move.EASIER, "pairs", 3, 2)
     for _ in range(200):
-        move, name, _ = go(hard)  # there is no level 5
+        move, name, *_ = go(hard)  # there is no level 5
         assert move is Move.CHANGE and name != "pairs"
 
 
 def test_a_turn_is_about_its_question() -> None:
     rng, right, total = Random(3), 0, 0
     for _ in range(200):
-        probe = Probe(rng.choice(PATTERNS), rng.choice((1, 2, 3, 4)))
+        probe = Probe(rng.choice(PATTERNS), rng.choice((1, 2, 3, 4)), rng.randrange(3))
         text, question = turn(rng, ASKER, "<solver1> 5 : 5<right><solver2> 8 : 5<wrong>", Move.KEEP, probe)
         parsed = parse_turn(Reply(text, FinishReason.STOP))
         assert parsed.malformed is None and parsed.question == question.text
-        assert text.startswith("#Reasoning#<solver1> 5 : 5<right><solver2> 8 : 5<wrong><keep>#Draft# ")
+        assert text.startswith("#Reasoning#<solver1> 5 : 5<right><solver2> 8 : 5<wrong><keep>#Question# ")
         reading = read(question.text)
         assert reading is not None and reading.pattern is probe.pattern
         if question.truth.valid:
