@@ -248,7 +248,8 @@ def find_config(name: str) -> Path:
     if Path(name).is_file():
         return Path(name)
     folder = recipes_folder()
-    shipped = {p.stem: p for p in sorted(folder.glob("*.yaml"))} if folder else {}
+    files = sorted(folder.glob("*.yaml")) if folder else []
+    shipped = {p.stem: p for p in files if not p.stem.endswith("-train")}  # those are trainings of askers
     key = name.removeprefix("recipes/").removeprefix("aske/").removesuffix(".yaml")
     if key in shipped:
         return shipped[key]
