@@ -42,7 +42,7 @@ def test_the_base_has_the_abilities_that_the_testbed_needs() -> None:
     assert 0.10 <= base["asking"]["flags_invalid"]["value"] <= 0.30
     assert base["asking"]["flags_valid"]["value"] < 0.08
     assert 0.85 <= base["judging"]["sampled"]["value"] <= 0.95
-    assert 0.70 <= base["asking"]["majority_right_kept"]["value"] <= 0.85
+    assert base["asking"]["majority_right_kept"]["value"] >= 0.70
     assert base["asking"]["mean_share_invalid"] < base["asking"]["mean_share_valid"]
 
 
@@ -78,7 +78,7 @@ def test_every_training_text_survives_the_tokenizer() -> None:
     rng = Random(3)
     for name in NAMES:
         for _ in range(150):
-            _, prompt, reply = sample(rng, PROFILES[name], (1, 1, 1, 1))
+            _, prompt, reply = sample(rng, PROFILES[name], (1, 1, 1, 1, 1))
             ids = tokenizer(prompt + REPLY + reply + EOS)["input_ids"]
             assert tokenizer.convert_tokens_to_ids(UNK) not in ids
             written = (prompt + REPLY + reply + EOS).replace("{ INVALID", "{INVALID")  # a mark takes its blank
