@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from aske.game import Seat
-from aske.labels import Mark, _mark, failure
+from aske.labels import Mark, failure, mark
 from aske.play import Slot, ask, derive
 from aske.pool import seat_sampling
 from aske.records import Call, SessionRecord
@@ -158,7 +158,7 @@ def put(run: Run, what: str, questions: Sequence[tuple[str, str, str]], m: int) 
 
 def mark(answer: str, reply: Reply) -> Mark:
     """Return how a boundary solver's reply stands against the cross-check's answer, as in a session."""
-    return _mark(answer, reply, extract(reply.text, reply.finish_reason), compare, "excluded")[0]
+    return mark(answer, reply, extract(reply.text, reply.finish_reason), compare, "excluded")[0]
 
 
 # ------------------------------------------------------------ sessions of another kind

@@ -104,7 +104,7 @@ def grade(
     first, bad = _agreed(checks, equal)
     if bad is not None:
         return Grade(bad.label, bad.reason, bad.detail, None, (), answers)
-    marked = [_mark(first, r, a, equal, truncated) for r, a in zip(boundary, answers, strict=True)]
+    marked = [mark(first, r, a, equal, truncated) for r, a in zip(boundary, answers, strict=True)]
     marks = tuple(mark for mark, _ in marked)
     reasons = [(i, reason) for i, (_, reason) in enumerate(marked) if reason is not None]
     if reasons:
@@ -116,9 +116,8 @@ def grade(
     return Grade(label, None, f"{right} of 2 boundary solvers agree with the cross-check", first, marks, answers)
 
 
-def _mark(
-    gold: str, reply: Reply, answer: str | None, equal: Equal, truncated: Truncated
-) -> tuple[Mark, Reason | None]:
+def mark(gold: str, reply: Reply, answer: str | None, equal: Equal, truncated: Truncated) -> tuple[Mark, Reason | None]:
+    """Return a boundary reply's mark against the cross-check's answer, and why it is undecided where it is."""
     reason = failure(reply)
     if reason is Reason.TRUNCATED and truncated != "excluded":
         return (Mark.WRONG if truncated == "wrong" else Mark.RIGHT), None
