@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from aske.game import Seat
-from aske.labels import Mark, failure, mark
+from aske.labels import Mark, failure
+from aske.labels import mark as mark_of
 from aske.play import Slot, ask, derive
 from aske.pool import seat_sampling
 from aske.records import Call, SessionRecord
@@ -158,7 +159,7 @@ def put(run: Run, what: str, questions: Sequence[tuple[str, str, str]], m: int) 
 
 def mark(answer: str, reply: Reply) -> Mark:
     """Return how a boundary solver's reply stands against the cross-check's answer, as in a session."""
-    return mark(answer, reply, extract(reply.text, reply.finish_reason), compare, "excluded")[0]
+    return mark_of(answer, reply, extract(reply.text, reply.finish_reason), compare, "excluded")[0]
 
 
 # ------------------------------------------------------------ sessions of another kind

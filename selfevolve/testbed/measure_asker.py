@@ -11,7 +11,7 @@ import argparse
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ SESSIONS = 20  # a pair and number of probes
 RESAMPLES = 8  # fresh solutions of a final question by each solver of its pair
 SAMPLINGS = Samplings(
     Sampling(temperature=1.0, max_tokens=128),
-    Sampling(temperature=0.7, max_tokens=64),
-    Sampling(temperature=0.7, max_tokens=64),
+    Sampling(temperature=0.7, max_tokens=72),
+    Sampling(temperature=0.3, max_tokens=72),  # three replies must agree
 )
 _NUMBERS = r"<solver{}>[^<#]*(<right>|<wrong>)"
 _STATED = re.compile(
@@ -85,7 +85,7 @@ def resamples(
     for name, sampler in solvers.items():
         mine = [i for i in graded if name in records[i].pair]
         prompts = [pack.solver(records[i].question or "") for i in mine]
-        drawn = sampler.sample(prompts, Sampling(m, temperature=0.7, max_tokens=64, seed=77)) if mine else []
+        drawn = sampler.sample(prompts, replace(SAMPLINGS.boundary, n=m, seed=77)) if mine else []
         for i, group in zip(mine, drawn, strict=True):
             whole = [r for r in group if r.complete]
             right[i, name] = sum(same(records[i].grade.answer, r) for r in whole), len(whole)
