@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from selfevolve.testbed.profiles import CLEAN, PROFILES, Profile
-from selfevolve.testbed.sessions import RIGHT, WRONG, Move, demonstrate, pieces, token_ids
+from selfevolve.testbed.sessions import DILIGENT, RIGHT, WRONG, Move, Policy, demonstrate, pieces, token_ids
 from selfevolve.testbed.tasks import sample
 from selfevolve.testbed.vocabulary import EOS, REPLY, build_tokenizer
 
@@ -29,6 +29,7 @@ TASK_WEIGHTS = (0.20, 0.36, 0.28, 0.16, 0.0)  # ask, solve, check, judge, drill
 TRUNK_WEIGHTS = (0.18, 0.28, 0.20, 0.12, 0.22)
 SHIPPED_TRUNK = Path(__file__).parent / "trunk"
 SESSION_TOKENS = 4096  # tokens a batch of sessions at most, padding included
+DILIGENT_SHARE = 0.6  # of the batches of sessions: a weak policy alone shows too few repeats to learn to copy a wording
 MARKS_WEIGHT = 4.0  # of the marks that say what solvers answered and what is asked next: 3 of a turn's 60 tokens
 CHUNK = 8  # batches drawn together and sorted by length, so that padding stays small
 
@@ -109,12 +110,17 @@ def _padded(rows: Sequence[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, 
 def session_batches(
     profile: Profile, schedule: Schedule, tokenizer: PreTrainedTokenizerFast
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield (ids, labels) of Ask-E sessions; only the asker's turns carry labels, `SESSION_TOKENS` at most a batch."""
+    """Yield (ids, labels) of Ask-E sessions; only the asker's turns carry labels, `SESSION_TOKENS` at most a batch.
+
+    The first ones are played by `DILIGENT`, the others by the weak policy that the asker is to have.
+    """
     rng = Random(f"sessions/{profile.name}/{schedule.seed}")
+    yielded = 0
     while True:
+        policy = DILIGENT if yielded < DILIGENT_SHARE * profile.sessions * schedule.steps else Policy()
         rows = []
         for _ in range(CHUNK * schedule.batch):
-            ids, own = token_ids(pieces(demonstrate(rng, profile)), tokenizer)
+            ids, own = token_ids(pieces(demonstrate(rng, profile, policy)), tokenizer)
             rows.append((ids, [token if asker else -100 for token, asker in zip(ids, own, strict=True)]))
         groups: list[list[tuple[list[int], list[int]]]] = [[]]
         for row in sorted(rows, key=lambda row: len(row[0])):
@@ -123,6 +129,7 @@ def session_batches(
             groups[-1].append(row)
         rng.shuffle(groups)
         yield from map(_padded, groups)
+        yielded += len(groups)
 
 
 def train(model: PreTrainedModel, profile: Profile, schedule: Schedule, log: Path) -> dict[str, Any]:

@@ -58,6 +58,9 @@ class Policy:
     cut: float = 0.01  # a solver's reply is cut off, so the asker reads no answer
 
 
+DILIGENT = Policy(keeps=0.9, returns=0.9, harder=0.9, easier=0.9)  # shows first what the moves mean
+
+
 @dataclass(frozen=True)
 class Probe:
     """A question that was put to the pair, and what the asker says of it."""

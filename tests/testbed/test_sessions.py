@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,7 +16,7 @@ from selfevolve.sampling import FinishReason, Prompt, Reply, ScriptedSampler
 from selfevolve.testbed.measure_asker import SAMPLINGS, Told, playing, resamples, told, transcript
 from selfevolve.testbed.oracle import read
 from selfevolve.testbed.patterns import FIELDS, PATTERNS
-from selfevolve.testbed.pretrain import SESSION_TOKENS, Schedule, batches, session_batches
+from selfevolve.testbed.pretrain import SESSION_TOKENS, SHIPPED_TRUNK, Schedule, batches, session_batches, train
 from selfevolve.testbed.profiles import NUMBER_FIELDS, PROFILES
 from selfevolve.testbed.sessions import (
     Move,
@@ -220,6 +221,26 @@ def test_batches_are_bounded_learn_turns_only_and_come_in_the_stated_share() -> 
     assert 0.57 < sum(kinds) / 120 < 0.83  # 0.7, sd 0.042
     stream = batches(PROFILES["base"], schedule, tokenizer)
     assert not any(bool((next(stream)[0] == session).any()) for _ in range(20))
+
+
+def test_the_first_batches_show_what_moves_mean_and_the_others_the_weak_policy() -> None:
+    tokenizer = build_tokenizer()
+    moves = dict(zip(tokenizer.convert_tokens_to_ids(list(Move)), Move, strict=True))
+    stream = session_batches(
+        ASKER, Schedule(steps=1, batch=16), tokenizer
+    )  # the first draw of sessions is the diligent
+    counts = [Counter(moves.get(i) for i in next(stream)[1].flatten().tolist()) for _ in range(24)]
+    changes = [sum(c[Move.CHANGE] for c in part) / sum(sum(c[m] for m in Move) for c in part)
+               for part in (counts[:5], counts[-8:])]  # fmt: skip
+    assert changes[0] < 0.6 and changes[1] > 0.75, changes
+
+
+def test_a_tuning_with_sessions_runs_from_the_shipped_trunk(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(SHIPPED_TRUNK).float()
+    last = train(model, ASKER, Schedule(steps=2, batch=4), tmp_path / "log.jsonl")
+    assert last["profile"] == "asker" and 1 < last["loss"] < 10  # its marks have no meaning yet
 
 
 def test_what_the_card_counts() -> None:
