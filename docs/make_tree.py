@@ -24,7 +24,7 @@ OTHERS = {
 }
 TAIL = {
     "aske_v1.py": "the module by which verifiers finds the Ask-E environment",
-    "recipes/": "testbed/, paper/, aske/, accelerate/, and a real model on a CPU",
+    "recipes/": "testbed/, qwen3-4b-base/, octothinker-3b/, aske/, accelerate/, and a real model on a CPU",
     "tests/": "one folder a package, cases/, benchmarks/",
     "docs/": "index.md is the entrance; design/ and log.md",
 }

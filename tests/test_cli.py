@@ -66,7 +66,7 @@ def test_check_loads_no_torch():
         (["check", "testbed/r_quest", "solver.stepz=1"], "unknown key 'solver.stepz'"),
         (["check", "testbed/r_quest", "--tokens-per-second", "0"], "must be above 0"),
         (["run", "testbed/r_quest", "solver.learning_rate=fast"], "solver.learning_rate is 'fast'"),
-        (["run", "paper/r_quest"], "initialisation.data is 'initialisation.jsonl'"),
+        (["run", "qwen3-4b-base/r_quest"], "initialisation.data is 'initialisation.jsonl'"),
         (["resume", "nowhere"], "nowhere is no run folder"),
         (["report", "nowhere"], "nowhere is no run folder"),
         (["compare", "nowhere"], "compare got one run"),
@@ -84,7 +84,7 @@ def test_a_user_s_mistake_is_told_in_a_line_with_a_remedy(words, told, tmp_path,
 def test_exit_status_of_the_process():
     done = command("check", "k16")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "  -> did you mean paper/k16 or testbed/k16?"
+    assert done.stderr.splitlines()[-1] == "  -> did you mean octothinker-3b/k16 or qwen3-4b-base/k16 or testbed/k16?"
     assert command().returncode == 2
     assert command("evolve").returncode == 2
 
@@ -159,7 +159,7 @@ def test_check_shows_the_resolved_recipe_and_its_cost(capsys):
     assert cli.main(["check", "testbed/r_quest", "solver.steps=9", "--tokens-per-second", "1000"]) == 0
     out = capsys.readouterr().out
     assert "\n  steps: 9\n" in out and "config hash " in out and "1,000 new tokens a second" in out
-    assert cli.main(["check", "paper/r_quest"]) == 0
+    assert cli.main(["check", "qwen3-4b-base/r_quest"]) == 0
     assert "before it can run: initialisation.data" in capsys.readouterr().err
 
 

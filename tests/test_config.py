@@ -329,12 +329,12 @@ def test_ask_e_settings_without_its_reward_are_refused():
 
 
 def test_a_testbed_solver_has_no_place_among_real_models():
-    said = refused(*ASK_E, "ask_e.pairs=[[base, 'testbed:rung-2']]", recipe="paper/r_quest")
+    said = refused(*ASK_E, "ask_e.pairs=[[base, 'testbed:rung-2']]", recipe="qwen3-4b-base/r_quest")
     assert "'testbed:rung-2', which reads the testbed's control tokens only" in said
 
 
 def test_any_recipe_takes_ask_e_as_its_reward():
-    for name in ("testbed/r_quest", "testbed/r_zero_code", "paper/r_zero_paper", "qwen2.5-0.5b-cpu"):
+    for name in ("testbed/r_quest", "testbed/r_zero_code", "qwen3-4b-base/r_zero_paper", "qwen2.5-0.5b-cpu"):
         recipe = load_recipe(name, ASK_E)
         assert recipe.ask_e.pairs == (("base", "current"),) and recipe.ask_e.cross_check == "questioner"
         assert recipe_from_text(dump(recipe), "dumped") == recipe

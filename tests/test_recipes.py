@@ -19,14 +19,15 @@ from selfevolve.estimate import estimate
 
 NAMES = [name for name, _ in list_recipes()]
 FILES = sorted(p for p in recipes_folder().rglob("*.yaml") if p.parent.name not in ("accelerate", "aske"))
+FAMILIES = ("testbed", "qwen3-4b-base", "octothinker-3b")
 VARIANTS = ["r_quest", "r_zero_code", "r_zero_paper", "no_validity", "no_novelty", "neither", "frozen_judge", "k16"]
 
 
 def test_the_recipes_are_there():
     variants = (*VARIANTS, "exhaustive", "ask_e", "ask_e_gates")
-    expected = {f"{family}/{name}" for family in ("testbed", "paper") for name in variants}
+    expected = {f"{family}/{name}" for family in FAMILIES for name in variants}
     expected |= {f"testbed/ask_e_{name}" for name in ("equal_tokens", "pool", "sessions")}
-    assert set(NAMES) == expected | {"qwen2.5-0.5b-cpu"}
+    assert set(NAMES) == expected | {"qwen2.5-0.5b-cpu", "qwen3-4b-base/r_quest_one_gpu"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
@@ -62,7 +63,7 @@ R_ZERO = {
 }
 
 
-@pytest.mark.parametrize("family", ["testbed", "paper"])
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -92,7 +93,7 @@ def of_ask_e(family: str, name: str, base: str) -> set[str]:
     return {line for line in lines if "embedder" not in line}
 
 
-@pytest.mark.parametrize("family", ["testbed", "paper"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_ask_e_replaces_the_reward_and_nothing_else(family):
     assert of_ask_e(family, "ask_e_gates", "r_quest") == {"reward.rule: solver -> ask_e"}
     assert of_ask_e(family, "ask_e", "r_zero_code") == {
@@ -134,9 +135,15 @@ def test_the_estimate_counts_ask_es_replies(probes, checks, replies):
     assert (cost.replies, cost.tokens) == (replies, 512 * turns * 56 + (replies - 512 * turns) * 72)
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_octothinker_differs_in_its_backbone_alone(name):
+    lines = differences(load_recipe(f"qwen3-4b-base/{name}"), load_recipe(f"octothinker-3b/{name}"))
+    assert list(lines) == ["backbone: Qwen/Qwen3-4B-Base -> OctoThinker/OctoThinker-3B-Hybrid-Base"]
+
+
 def test_paper_values():
     """The table of one round in the papers: R-Quest, appendices A.3 and C.2."""
-    recipe = load_recipe("paper/r_quest")
+    recipe = load_recipe("qwen3-4b-base/r_quest")
     rows = [
         (stage.steps, stage.prompts, stage.responses, stage.global_batch)
         for stage in (recipe.initialisation, recipe.questioner, recipe.solver)
