@@ -232,10 +232,17 @@ def asker_abilities(
         fresh = resamples(records, pool, load_pack("testbed"))
         figures[f"probes_{probes}"] = outcomes(records, fresh)
         turns += [t for r in records for t in told(r)]
-        good = [r for r in records if r.label is Label.CALIBRATED and not r.malformed]
-        example = example or next((r for r in good if any(t.final and t.move is Move.KEEP for t in told(r))), None)
-    assert example is not None, "no session kept a pattern and was calibrated; measure more sessions"
+        example = example or next(filter(worth_showing, records), records[0])
+    assert example is not None
     return {**figures, "playing": playing(turns)}, example
+
+
+def worth_showing(record: SessionRecord) -> bool:
+    """Return whether the asker kept a question that split the pair to the end, and was right to."""
+    last = list(told(record))[-1]
+    split = last.agreed is not None and last.agreed[0] != last.agreed[1]
+    kept = last.final and last.move is Move.KEEP and bool(last.repeats) and split and last.agreed == last.said
+    return kept and record.label is Label.CALIBRATED and not record.malformed
 
 
 # ---------------------------------------------------------------- the card
@@ -295,15 +302,15 @@ def main() -> None:
     parser.add_argument("--only-sessions", action="store_true", help="print the figures of sessions, write nothing")
     args = parser.parse_args()
     figures, example = asker_abilities(args.folder, args.solvers, args.sessions)
-    text = asker_card(figures)
+    part = asker_card(figures)
+    print(part + "\n" + transcript(example), flush=True)
     if not args.only_sessions:
         every = {**abilities(args.folder), "sessions": figures}
         about = json.loads((args.folder / "profile.json").read_text())["about"]
-        text = card(args.folder.name, about.capitalize(), every) + text
+        text = card(args.folder.name, about[0].upper() + about[1:], every) + part
         (args.folder / "abilities.json").write_text(json.dumps(every, indent=2) + "\n")
         (args.folder / "README.md").write_text(text)
         (args.folder / "transcript.md").write_text(transcript(example))
-    print(text + "\n" + transcript(example), flush=True)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ PROFILES: dict[str, Profile] = {
                 guess_hard=0.80, fields={f: _STRONG if f in NUMBER_FIELDS else _WEAK for f in FIELDS}),
         replace(BASE, name="stories", about="specialist: strong in stories and shapes, weak in numbers and formulas",
                 guess_hard=0.80, fields={f: _STRONG if f in _STORIES else _WEAK for f in FIELDS}),
-        replace(BASE, name="asker", about="asker of Ask-E: strong, reads what solvers answer and seldom acts on it",
+        replace(BASE, name="asker", about="asker of Ask-E: strong, reads what solvers answered and seldom acts on it",
                 guess_easy=0.0, guess_hard=0.05, guess_invalid=0.60, sessions=0.7,
                 asking=Asking(invalid=0.01, levels=(0.25, 0.25, 0.25, 0.25), skew=0.5)),
         replace(BASE, name="contrast", about="uncertainty sits on valid questions; sure of invalid ones",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -10,10 +11,21 @@ from random import Random
 
 import pytest
 
-from aske import Rules, Seats, Slot, State, load_pack, parse_turn, play
+from aske import Label, Rules, Seats, Slot, State, load_pack, parse_turn, play
 from selfevolve.answers import extract
+from selfevolve.backbones import SHIPPED
 from selfevolve.sampling import FinishReason, Prompt, Reply, ScriptedSampler
-from selfevolve.testbed.measure_asker import SAMPLINGS, Told, playing, resamples, told, transcript
+from selfevolve.testbed.measure_asker import (
+    SAMPLINGS,
+    Told,
+    playing,
+    resamples,
+    sampler_of,
+    seats,
+    sessions,
+    told,
+    transcript,
+)
 from selfevolve.testbed.oracle import read
 from selfevolve.testbed.patterns import FIELDS, PATTERNS
 from selfevolve.testbed.pretrain import SESSION_TOKENS, SHIPPED_TRUNK, Schedule, batches, session_batches, train
@@ -268,3 +280,29 @@ def test_a_turn_without_marks_is_not_counted_as_a_wrong_reading() -> None:
     figures = playing([bare])
     assert figures["reads_right"]["n"] == figures["reads_wrong"]["n"] == 0
     assert (figures["states_what_it_read"]["k"], figures["states_what_it_read"]["n"]) == (0, 1)
+
+
+def test_the_card_has_the_abilities_that_training_needs() -> None:
+    card = json.loads((SHIPPED / "asker" / "abilities.json").read_text())
+    figures = card["sessions"]["playing"]
+    assert figures["wellformed"]["value"] > 0.97 and figures["valid"]["value"] > 0.70
+    assert figures["draft_right"]["value"] > 0.85 and figures["reads_both"]["value"] > 0.90
+    assert 0.2 < figures["keeps_after_split"]["value"] < 0.4  # room to learn
+    assert figures["same_pattern_when_it_says_so"]["value"] > 0.7
+    assert card["solving"]["greedy"]["value"] > 0.93  # it is its own cross-check
+    for probes in (4, 3, 0):
+        outcome = card["sessions"][f"probes_{probes}"]
+        assert sum(outcome["labels"].values()) == 300 and len(outcome["pairs"]) == 15
+        assert outcome["chance"] < outcome["calibrated"]["low"] < 0.6
+
+
+def test_the_shipped_asker_plays() -> None:
+    pool = {name: sampler_of(SHIPPED / name) for name in ("rung-1", "rung-4")}
+    records = sessions(seats(sampler_of(SHIPPED / "asker"), pool), probes=2, each=24, seed=5)
+    assert (
+        sum(r.label is Label.CALIBRATED for r in records) >= 7
+    )  # 65% on the card with 4 probes; 7 of 24 is 3.6 sd below
+    figures = playing([t for r in records for t in told(r)])
+    assert figures["wellformed"]["k"] >= 66 and figures["reads_both"]["k"] >= 38  # of 72 and 48
+    again = sessions(seats(sampler_of(SHIPPED / "asker"), pool), probes=2, each=24, seed=5)
+    assert [r.transcript for r in again] == [r.transcript for r in records]
