@@ -42,6 +42,7 @@ class Schedule:
     batch: int = 64  # sequences a step
     learning_rate: float = 3e-3  # at its peak; warm-up 5%, then a cosine to a tenth
     seed: int = 0
+    drill: bool = True  # the trunk's texts hold drills of bare steps
 
 
 def new_model(vocabulary_size: int, seed: int, width: int = 96, layers: int = 3) -> PreTrainedModel:
@@ -80,7 +81,7 @@ def batches(
     mix = Random(f"mix/{profile.name}/{schedule.seed}")
     while True:
         drawn = [
-            sample(rng, profile, TRUNK_WEIGHTS if profile is CLEAN else TASK_WEIGHTS)
+            sample(rng, profile, TRUNK_WEIGHTS if profile is CLEAN and schedule.drill else TASK_WEIGHTS)
             for _ in range(CHUNK * schedule.batch)
         ]
         prompts = tokenizer([p + REPLY for _, p, _ in drawn])["input_ids"]
@@ -203,6 +204,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--tune-learning-rate", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-drill", action="store_true", help="train the trunk without drills of bare steps")
     args = parser.parse_args()
 
     import torch
@@ -220,7 +222,7 @@ def main() -> None:
         print(
             f"{sum(p.numel() for p in model.parameters()):,} parameters, {torch.get_num_threads()} threads", flush=True
         )
-        schedule = Schedule(args.trunk_steps, learning_rate=args.learning_rate, seed=args.seed)
+        schedule = Schedule(args.trunk_steps, learning_rate=args.learning_rate, seed=args.seed, drill=not args.no_drill)
         train(model, CLEAN, schedule, args.out / "trunk.log.jsonl")
         model.save_pretrained(trunk)
     for name in args.profiles:
