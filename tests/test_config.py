@@ -187,7 +187,7 @@ def test_an_override_that_is_no_yaml():
 def test_an_unknown_recipe_names_the_nearest():
     with pytest.raises(ConfigError, match=r"testbed/r_quest"):
         resolve_recipe_path("testbed/rquest")
-    with pytest.raises(ConfigError, match=r"did you mean paper/k16 or testbed/k16"):
+    with pytest.raises(ConfigError, match=r"did you mean octothinker-3b/k16 or qwen3-4b-base/k16 or testbed/k16"):
         resolve_recipe_path("k16")
     for name in ("accelerate/ddp", "../pyproject", "/etc/hostname/x"):
         with pytest.raises(ConfigError):
