@@ -12,22 +12,11 @@ from random import Random
 from aske.labels import Grade, Label, grade
 from aske.reward import Embed, Memory, RewardSettings, SessionReward, score
 from selfevolve.records import AskEResult
-from selfevolve.sampling import KeyedSampler, Prompt, Reply, Sampler, Sampling
+from selfevolve.sampling import Prompt, Reply, Sampler, Sampling, sample_more
 from selfevolve.seeds import derive
 
 Pair = tuple[str, str]
 Spent = Callable[[str, Sequence[Reply]], None]  # (step, replies): told what was sampled
-
-
-def sample_at(
-    sampler: Sampler, prompts: Sequence[Prompt], sampling: Sampling, places: Sequence[int]
-) -> list[list[Reply]]:
-    """Sample prompts; where the sampler can, draws hang on the places and not on what else is asked along."""
-    if not prompts:
-        return []
-    if isinstance(sampler, KeyedSampler):
-        return sampler.sample_keyed(prompts, sampling, list(places))
-    return sampler.sample(prompts, sampling)
 
 
 @dataclass(frozen=True)
@@ -69,7 +58,7 @@ class Table:
         for name in dict.fromkeys(name for place in prompts for name in pairs[place]):
             places = [place for place in prompts if name in pairs[place]]
             drawn = self.boundary_sampling(seed, name)
-            groups = sample_at(self.solvers[name], [prompts[p] for p in places], drawn, places)
+            groups = sample_more(self.solvers[name], [prompts[p] for p in places], drawn, places)
             answered.update({(place, name): group[0] for place, group in zip(places, groups, strict=True)})
         return {place: (answered[place, pairs[place][0]], answered[place, pairs[place][1]]) for place in prompts}
 
@@ -154,5 +143,5 @@ class AskEJudge:
             raise ValueError("the cross-check is the questioner, but its replies are not given; pass checks=")
         places = list(prompts)
         sampling = self.table.check_sampling(seed)
-        groups = sample_at(self.cross_check, [prompts[p] for p in places], sampling, places)
+        groups = sample_more(self.cross_check, [prompts[p] for p in places], sampling, places)
         return dict(zip(places, groups, strict=True))

@@ -16,9 +16,9 @@ from aske.prompts import AskePack
 from aske.records import SessionRecord
 from aske.statistics import LOST, Rate, Resample, chance_line, rate
 from selfevolve.answers import Equivalence, compare, extract
-from selfevolve.ask_e import Table, sample_at
+from selfevolve.ask_e import Table
 from selfevolve.jsonl import write_jsonl
-from selfevolve.sampling import Prompt, Sampler, Sampling
+from selfevolve.sampling import Prompt, Sampler, Sampling, sample_more
 from selfevolve.seeds import derive
 
 GRADED = (Label.CALIBRATED, Label.TOO_EASY, Label.TOO_HARD)  # labels of questions with an agreed answer
@@ -86,7 +86,7 @@ def _resampled(exam: Exam, records: Sequence[SessionRecord]) -> list[Resample]:
         asked = [i for i, r in graded.items() if name in r.pair]
         prompts = [exam.pack.solver(graded[i].question or "") for i in asked]
         sampling = replace(exam.table.sampling, n=exam.resamples, seed=derive(exam.seed, "chance", name))
-        for i, group in zip(asked, sample_at(sampler, prompts, sampling, asked), strict=True):
+        for i, group in zip(asked, sample_more(sampler, prompts, sampling, asked), strict=True):
             answer = graded[i].grade.answer or ""
             ended = [reply for reply in group if reply.complete]
             given = [extract(reply.text, reply.finish_reason) for reply in ended]

@@ -129,7 +129,7 @@ class Assessor:
         self, step: str, sampler: Sampler, prompts: list[Prompt], sampling: Sampling, places: Sequence[int]
     ) -> list[list[Reply]]:
         """Ask for samples ``sampling.first`` and on of the prompts at some places of a step's list."""
-        replies = sample_more(sampler, prompts, sampling, places) if prompts else []
+        replies = sample_more(sampler, prompts, sampling, places)
         self.usage.add(step, sampling.n * len(prompts), sum(r.completion_tokens for group in replies for r in group))
         return replies
 

@@ -125,8 +125,12 @@ def sample_more(
         sampling: with the seed of the earlier call, ``first`` replies already had, and ``n`` more wanted.
         keys: places of the prompts in the earlier list.
     """
+    if not prompts:
+        return []
     if isinstance(sampler, KeyedSampler):
-        return sampler.sample_keyed(prompts, sampling, keys)
+        return sampler.sample_keyed(prompts, sampling, list(keys))
+    if not sampling.first:
+        return sampler.sample(prompts, sampling)
     return sampler.sample(
         prompts, replace(sampling, seed=(sampling.seed * 1_000_003 + sampling.first) % 2**62, first=0)
     )

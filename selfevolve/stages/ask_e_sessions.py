@@ -16,8 +16,8 @@ from aske.game import Rules, Seat, Session, State
 from aske.labels import Grade, grade
 from aske.prompts import AskePack
 from aske.records import Call, SessionRecord, record
-from selfevolve.ask_e import Pair, Table, sample_at
-from selfevolve.sampling import Prompt, Reply, Sampler, Sampling
+from selfevolve.ask_e import Pair, Table
+from selfevolve.sampling import Prompt, Reply, Sampler, Sampling, sample_more
 from selfevolve.seeds import derive
 from selfevolve.train import TrainRow
 
@@ -51,7 +51,7 @@ class SelfChecked:
         questions = {place: self.read(replies[place]) for place in sorted(replies)}
         asked = {place: self.solve(q) for place, q in questions.items() if q is not None}
         sampling = self.table.check_sampling(derive(self.seed, self.step))
-        groups = sample_at(policy, list(asked.values()), sampling, list(asked))
+        groups = sample_more(policy, list(asked.values()), sampling, list(asked))
         checks = {place: tuple(group) for place, group in zip(asked, groups, strict=True)}
         self.heard |= {place: Checked(reply, checks.get(place)) for place, reply in replies.items()}
         return dict.fromkeys(replies)
@@ -187,12 +187,12 @@ class AskeConversations:
         prompts = [self.playing[place].session.cross_check_prompt() for place in asked]
         seed = derive(self.seed, self.step, self.turn)
         sampling, start = self.table.check_sampling(seed), time.perf_counter()
-        groups = sample_at(sampler, prompts, sampling, asked)
+        groups = sample_more(sampler, prompts, sampling, asked)
         seconds = time.perf_counter() - start
         audits: Sequence[Sequence[Reply]] = [()] * len(asked)
         if self.audit:
             more = replace(self.table.sampling, n=self.audit, seed=derive(seed, "audit"))
-            audits = sample_at(sampler, prompts, more, asked)
+            audits = sample_more(sampler, prompts, more, asked)
         for place, prompt, group, audit in zip(asked, prompts, groups, audits, strict=True):
             p = self.playing[place]
             name = "policy" if self.cross_check is None else sampler.name
