@@ -1,11 +1,10 @@
-"""Seeds: everything drawn in a run derives from (run seed, round, stage, step)."""
+"""Seeds: everything drawn in a run derives from (run seed, round, stage, step).
+
+The rule itself stands on the ground floor, since samplers derive the seeds of single calls by it too.
+"""
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from selfevolve.sampling._derive import derive
 
-
-def derive(seed: int, *path: object) -> int:
-    """Return a seed in [0, 2**31) that depends on every part of the path, and on nothing else."""
-    text = "/".join(str(part) for part in (seed, *path))
-    return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") % 2**31
+__all__ = ["derive"]

@@ -1,4 +1,4 @@
-"""Seeds of single calls (ground floor: imports nothing of ours)."""
+"""Seeds of a run and of single calls (ground floor: imports nothing of ours)."""
 
 from __future__ import annotations
 
