@@ -324,6 +324,21 @@ def test_ask_e_settings_that_make_no_sense_are_refused(override, said):
         assert "ask_e.pairs" in refused(*ASK_E, override)
 
 
+def test_several_machines_need_a_launcher_equal_shares_and_an_address():
+    two = ("launcher=accelerate", "processes=4", "machines=2")
+    assert "main_address is not given" in refused(*two)
+    assert load_recipe("testbed/r_quest", [*two, "main_address=10.0.0.1"]).main_address == "10.0.0.1"
+    assert "does not divide over machines = 3" in refused(*two, "machines=3", "main_address=10.0.0.1")
+    assert "main_address is '10.0.0.1' but machines is 1" in refused("main_address=10.0.0.1")
+    assert "launcher is 'inline'" in refused("machines=2", "main_address=auto")
+
+
+def test_the_hash_of_one_machine_is_that_of_before():
+    one = ("launcher=accelerate", "processes=4")
+    two = (*one, "machines=2", "main_address=auto")
+    assert config_hash(load_recipe("testbed/r_quest", one)) != config_hash(load_recipe("testbed/r_quest", two))
+
+
 def test_ask_e_settings_without_its_reward_are_refused():
     assert "set reward.rule: ask_e" in refused("ask_e.probes=3")
 
@@ -343,7 +358,7 @@ def test_any_recipe_takes_ask_e_as_its_reward():
 def test_the_hash_ignores_ask_e_where_it_is_not_read():
     """A run folder from before these keys existed has the same hash."""
     recipe = load_recipe("testbed/r_quest")
-    data = recipe.model_dump(mode="json", exclude={"name", "description", "ask_e"})
+    data = recipe.model_dump(mode="json", exclude={"name", "description", "ask_e", "machines", "main_address"})
     del data["reward"]["rule"]
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     assert config_hash(recipe) == sha256(text.encode()).hexdigest()[:16]

@@ -163,4 +163,19 @@ def _launcher_problems(recipe: Recipe) -> list[str]:
         found.append(
             f"accelerate_config is {recipe.accelerate_config!r} but launcher is 'inline'; set launcher: accelerate"
         )
+    if recipe.machines > 1:
+        if recipe.launcher == "inline":
+            found.append(f"machines is {recipe.machines} but launcher is 'inline'; set launcher: accelerate")
+        if recipe.processes % recipe.machines:
+            found.append(
+                f"processes is {recipe.processes}, of all machines together, and does not divide over machines = "
+                f"{recipe.machines}; use a multiple of {recipe.machines}"
+            )
+        if recipe.main_address is None:
+            found.append(
+                f"machines is {recipe.machines} but main_address is not given; give the address of the machine that "
+                "runs `selfevolve run`, as the others reach it, or 'auto' for its host name"
+            )
+    elif recipe.main_address is not None:
+        found.append(f"main_address is {recipe.main_address!r} but machines is 1; set machines, or leave it out")
     return found

@@ -310,7 +310,18 @@ class Recipe(Section):
         default=None,
         description="accelerate's own config: a file name in recipes/accelerate or a path; null for its defaults",
     )
-    processes: Count = Field(default=1, description="training processes; 1 or more, 1 when the launcher is inline")
+    processes: Count = Field(
+        default=1, description="training processes of all machines; 1 or more, 1 when the launcher is inline"
+    )
+    machines: Count = Field(
+        default=1, description="machines that train together over one run folder; 1 or more, a divisor of processes"
+    )
+    main_address: str | None = Field(
+        default=None,
+        min_length=1,
+        description="name or IP address of machine 0 as the others reach it, or 'auto' for its host name; needed when "
+        "machines is above 1",
+    )
 
     referee: Literal["oracle", "model", "none"] = Field(
         default="none",
