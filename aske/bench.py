@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aske import controls, truth
 from aske.play import Slot
-from aske.pool import SamplerOf, Samplers
+from aske.pool import SamplerOf, Samplers, seats
 from aske.run import Run, Watch, chunked, make_slots, open_folder, play_wave, to_row
 from aske.settings import Bench, Entry
 from aske.store import DONE, Lock, Row, complete, write_json
@@ -62,13 +62,16 @@ def sessions(run: Run) -> int:
     labels: dict[str, Counter[str]] = {}
     for row in table.rows():
         labels.setdefault(row["asker"], Counter())[row["label"]] += 1
+    slots = {asker.name: make_slots(run, asker.name, run.bench.pairs, run.bench.sessions) for asker in run.bench.askers}
+    for asker in run.bench.askers:  # a model that cannot be had is told before the first session
+        if any(slot.id not in table for slot in slots[asker.name]):
+            seats(run.bench, asker, run.sampler_of)
     for asker in run.bench.askers:
 
         def make(wave: Sequence[Slot], asker: Entry = asker) -> Iterator[Row]:
             return map(to_row, play_wave(run, asker, wave, run.bench.rules.rules()))
 
-        slots = make_slots(run, asker.name, run.bench.pairs, run.bench.sessions)
-        waves = chunked(slots, run.bench.wave)
+        waves = chunked(slots[asker.name], run.bench.wave)
         name = f"sessions of {asker.name}"
         run.fill(table, waves, lambda slot: slot.id, make, labels.get(asker.name), name)
     return len(table)

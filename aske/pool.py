@@ -20,13 +20,14 @@ _PACKAGE = "package:"
 class Samplers:
     """The samplers of a process by their entries; entries of one model share it."""
 
-    def __init__(self, cache: str | None = None) -> None:
+    def __init__(self, cache: str | None = None, check: bool = True) -> None:
         """Load nothing yet.
 
         Args:
             cache: a file that keeps the replies of endpoints; None: no cache.
+            check: ask an endpoint, when it is first wanted, whether it serves the model.
         """
-        self.cache = cache
+        self.cache, self.check = cache, check
         self._replies: Any = None  # the open cache
         self._made: dict[str, Sampler] = {}
 
@@ -81,6 +82,8 @@ class Samplers:
                 extra_body=entry.extra_body,
             )
         )
+        if self.check:  # a wrong name or a dead server is told at once, not after the retries of each call
+            sampler.check()
         if self.cache is None:
             return sampler
         from selfevolve.sampling.cache import CachedSampler, ReplyCache

@@ -10,10 +10,14 @@ import yaml
 from bench_helpers import Keyed, entry, settings
 
 from aske import AskeError
+from aske.bench import start
 from aske.estimate import estimate
 from aske.pool import Samplers, asker_context, load_truth, model_path, seat_sampling, seats
 from aske.settings import Entry, differences, find_config, load_bench, load_entry, parse_bench, recipes_folder
 from selfevolve.sampling import Sampling, user
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sampling"))
+from fake_server import FakeServer
 
 MINIMAL = {
     "askers": [entry("asker")],
@@ -179,7 +183,7 @@ def http(name: str, **more: object) -> Entry:
 
 
 def test_entries_of_one_endpoint_share_its_limiter():
-    samplers = Samplers()
+    samplers = Samplers(check=False)
     a, b = samplers(http("a", model="x")), samplers(http("b", model="y", sampling={"temperature": 0}))
     assert a is not b
     assert a._limiter is b._limiter
@@ -191,7 +195,7 @@ def test_the_limits_reach_the_endpoint():
     limits = {"concurrency": 5, "requests_per_minute": 60, "tokens_per_minute": 9000, "deadline": 90, "silence": 20,
               "retries": 2, "budget": {"requests": 10, "completion_tokens": 100}}  # fmt: skip
     urls = ["http://127.0.0.1:11/v1"]
-    endpoint = Samplers()(
+    endpoint = Samplers(check=False)(
         http("a", base_urls=urls, limits=limits, extra_body={"think": False}, api="completions")
     ).endpoint
     assert (endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute) == (5, 60, 9000)
@@ -202,7 +206,7 @@ def test_the_limits_reach_the_endpoint():
 
 
 def test_different_limits_at_one_address_are_refused():
-    samplers = Samplers()
+    samplers = Samplers(check=False)
     kept = samplers(http("a", base_urls=["http://127.0.0.1:12/v1"]))
     with pytest.raises(AskeError, match=r"b: .*other limits"):
         samplers(http("b", model="y", base_urls=["http://127.0.0.1:12/v1"], limits={"concurrency": 3}))
@@ -215,8 +219,40 @@ def test_a_missing_key_is_told(monkeypatch):
         Samplers()(http("a", api_key_env="NO_SUCH_KEY"))
 
 
+def test_an_endpoint_is_asked_for_the_model_when_it_is_first_wanted():
+    with FakeServer(models=("m", "n")) as server:
+        samplers = Samplers()
+        assert samplers(http("a", base_urls=list(server.urls))).name == "m"
+        with pytest.raises(AskeError, match=r"b: .*does not serve 'x'; it serves m, n: name one of these"):
+            samplers(http("b", base_urls=list(server.urls), model="x"))
+        assert server.bodies == []
+    with pytest.raises(AskeError, match=r"a: no server answers at .*; start it, or mend base_urls"):
+        Samplers()(http("a", base_urls=["http://127.0.0.1:9/dead/v1"]))
+
+
+@pytest.mark.parametrize("seat", ["askers", "pool", "cross_check"])
+def test_a_bench_with_a_wrong_model_ends_before_its_first_session(tmp_path, seat):
+    """Whoever sits in the last seat: the second asker is found missing before the first one plays."""
+    with FakeServer() as server:
+
+        def one(name: str, wrong: bool = False) -> dict:
+            model = "none" if wrong else server.model
+            return http(name, base_urls=list(server.urls), model=model).model_dump(mode="json")
+
+        bench = settings(
+            askers=[one("first"), one("second", seat == "askers")],
+            pool={"solvers": [one("a"), one("b", seat == "pool")]},
+            cross_check=one("judge", seat == "cross_check"),
+            truth=None,
+        )
+        with pytest.raises(AskeError, match="does not serve 'none'; it serves fake-model"):
+            start(bench, tmp_path / "bench")
+        assert server.bodies == []
+    assert not (tmp_path / "bench" / "sessions.jsonl").exists()
+
+
 def test_a_cache_stands_before_endpoints(tmp_path):
-    samplers = Samplers(str(tmp_path / "cache.db"))
+    samplers = Samplers(str(tmp_path / "cache.db"), check=False)
     a, b = samplers(http("a", model="x")), samplers(http("b", model="y"))
     assert a.cache is b.cache
     assert (tmp_path / "cache.db").is_file()
