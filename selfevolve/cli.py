@@ -53,6 +53,16 @@ def _parser() -> argparse.ArgumentParser:
     resume.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     resume.set_defaults(call=_resume)
 
+    join = commands.add_parser(
+        "join",
+        help="take part in a run's training from another machine",
+        description="Take part in the training stages of a run that another machine drives, until it is complete.",
+    )
+    join.add_argument("run", type=Path, metavar="RUN", help="the run folder, on a file system that all machines share")
+    join.add_argument("--machine-rank", type=int, required=True, metavar="N", help="of this machine; 1 or more")
+    join.add_argument("--wait", type=float, metavar="SECONDS", help="without a sign of machine 0 (default: 600)")
+    join.set_defaults(call=_join)
+
     check = commands.add_parser(
         "check",
         help="check a recipe and estimate its cost; starts nothing",
@@ -128,6 +138,13 @@ def _resume(arguments: argparse.Namespace) -> int:
     from selfevolve import evolve
 
     evolve.resume(arguments.run)
+    return 0
+
+
+def _join(arguments: argparse.Namespace) -> int:
+    from selfevolve.join import join
+
+    join(arguments.run, arguments.machine_rank, arguments.wait)
     return 0
 
 

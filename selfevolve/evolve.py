@@ -10,6 +10,7 @@ from typing import Any
 from selfevolve.config import Recipe
 from selfevolve.diagnostics import Bounds, CollapseMonitor
 from selfevolve.errors import CollapseError
+from selfevolve.machines import leading
 from selfevolve.progress import Bars
 from selfevolve.round import initialise, play_round
 from selfevolve.rundir import RunDir
@@ -35,7 +36,7 @@ def _evolve(run: RunDir) -> Path:
 
     recipe = run.recipe
     monitor = CollapseMonitor(_bounds(recipe), stop=recipe.monitor.stop)
-    with run.lock(), _bars(run) as bars:
+    with run.lock(), leading(run), _bars(run) as bars:
         bars.say(f"{recipe.name}: {recipe.rounds} rounds on {recipe.backbone}, seed {recipe.seed}, in {run.path}")
         initialise(Context(run, 0, bars.report_for(0)))
         for number in range(1, recipe.rounds + 1):

@@ -9,10 +9,14 @@ from typing import Any
 
 from selfevolve import stages
 from selfevolve.config import accelerate_config_path
+from selfevolve.errors import UserError
+from selfevolve.machines import meeting
 from selfevolve.rundir import INITIALISATION
 from selfevolve.stages import Context
+from selfevolve.stages.memory import out_of_memory_is_clear
 
 COUNTS = "counts.json"  # what a child's main process leaves beside its records
+FAILURES = "failure-*.json"  # what a child process that fails says of it, by its rank
 
 StageFunction = Callable[[Context, Path], dict[str, Any]]
 TRAINING: dict[str, StageFunction] = {
@@ -51,7 +55,7 @@ def stage(ctx: Context, name: str, function: StageFunction) -> None:
     opened = ctx.run.stage(ctx.round, name)
     if opened is None:
         return
-    with opened:
+    with opened, out_of_memory_is_clear(name, ctx.recipe):
         opened.counts.update(function(ctx, opened.path))
 
 
@@ -66,13 +70,27 @@ def train_stage(ctx: Context, name: str) -> None:
 
 def _run(ctx: Context, name: str, folder: Path, counts: dict[str, Any]) -> None:
     if ctx.recipe.launcher == "inline":
-        counts.update(TRAINING[name](ctx, folder))
+        with out_of_memory_is_clear(name, ctx.recipe, training=True):
+            counts.update(TRAINING[name](ctx, folder))
         return
-    from selfevolve.train.launch import launch
+    from selfevolve.train.launch import LaunchError, launch
 
     ctx.release()
     words = ["selfevolve.stage_main", str(ctx.run.path), str(ctx.round), name, str(folder)]
-    launch(words, ctx.recipe.processes, accelerate_config_path(ctx.recipe))
+    config = accelerate_config_path(ctx.recipe)
+    try:
+        with meeting(ctx.run, ctx.round, name, folder) as (met, cpu):
+            launch(words, ctx.recipe.processes, config, cpu=cpu, meeting=met)
+    except LaunchError:
+        if (cause := first_failure(folder)) is not None:
+            raise cause from None
+        raise
     written = folder / COUNTS
     counts.update(json.loads(written.read_text(encoding="utf-8")))
     written.unlink()
+
+
+def first_failure(folder: Path) -> UserError | None:
+    """Return what the first of a stage's child processes to fail said of it; None when none said anything."""
+    files = sorted(folder.glob(FAILURES), key=lambda path: path.stat().st_mtime_ns)
+    return UserError(**json.loads(files[0].read_text(encoding="utf-8"))) if files else None

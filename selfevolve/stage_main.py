@@ -10,12 +10,16 @@ import json
 import os
 import sys
 import tempfile
+import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from selfevolve.errors import UserError
-from selfevolve.round import COUNTS, TRAINING
+from selfevolve.jsonl import write_json
+from selfevolve.round import COUNTS, FAILURES, TRAINING
 from selfevolve.rundir import RunDir
 from selfevolve.stages import Context
+from selfevolve.stages.memory import out_of_memory_is_clear
 from selfevolve.train.launch import die_with_parent
 
 
@@ -32,16 +36,28 @@ def main(run: str, round: str, stage: str, folder: str) -> int:
 
     ctx = Context(opened, int(round), report)
     try:
-        if main_process:
-            counts = TRAINING[stage](ctx, Path(folder))
-            (Path(folder) / COUNTS).write_text(json.dumps(counts), encoding="utf-8")
-        else:
-            with tempfile.TemporaryDirectory() as nowhere:
-                TRAINING[stage](ctx, Path(nowhere))
+        with out_of_memory_is_clear(stage, opened.recipe, training=True):
+            if main_process:
+                counts = TRAINING[stage](ctx, Path(folder))
+                (Path(folder) / COUNTS).write_text(json.dumps(counts), encoding="utf-8")
+            else:
+                with tempfile.TemporaryDirectory() as nowhere:
+                    TRAINING[stage](ctx, Path(nowhere))
     except UserError as error:
         print(f"selfevolve: error: {error}", file=sys.stderr)
+        _leave(Path(folder), error.message, error.remedy)
         return 1
+    except Exception:
+        _leave(Path(folder), f"stage {stage} failed in a child process:\n{traceback.format_exc().strip()}", "")
+        raise
     return 0
+
+
+def _leave(folder: Path, message: str, remedy: str) -> None:
+    """Leave for the parent what went wrong; it stands above its other processes' complaints that this one is gone."""
+    with suppress(OSError, UserError):
+        said = {"message": message, "remedy": remedy}
+        write_json(folder / FAILURES.replace("*", os.environ.get("RANK", "0")), said)
 
 
 if __name__ == "__main__":

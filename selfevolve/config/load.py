@@ -146,14 +146,16 @@ def config_hash(recipe: Recipe) -> str:
     """Return 16 hex digits that differ whenever a setting differs that the run reads.
 
     Name and description do not count. Without Ask-E's reward neither do `reward.rule` and `ask_e`, nor on one machine
-    `machines` and `main_address`, which are then at their defaults: so a run folder that was made before these keys
-    existed can still be resumed.
+    `machines` and `main_address`, nor `gradient_checkpointing` where it is off, which are then at their defaults: so a
+    run folder that was made before these keys existed can still be resumed.
     """
     data = recipe.model_dump(mode="json", exclude=set(NOT_HASHED))
     if recipe.reward.rule == "solver":
         del data["ask_e"], data["reward"]["rule"]
     if recipe.machines == 1:
         del data["machines"], data["main_address"]
+    if not recipe.gradient_checkpointing:
+        del data["gradient_checkpointing"]
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -303,6 +303,11 @@ class Recipe(Section):
         description="sequences in one forward-backward pass of a process, at most; 1 or more, bounded by memory",
     )
 
+    gradient_checkpointing: bool = Field(
+        default=False,
+        description="keep fewer activations in training, for a second forward pass; true or false; changes no result",
+    )
+
     launcher: Literal["inline", "accelerate"] = Field(
         default="inline", description="training stages run 'inline', or each in a child process under 'accelerate'"
     )

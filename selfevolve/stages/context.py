@@ -181,6 +181,7 @@ class Context:
             seed=self.seed(name),
             lora=LoraSpec(lora.rank, lora.alpha, lora.targets) if lora else None,
             dtype=self.recipe.dtype,
+            gradient_checkpointing=self.recipe.gradient_checkpointing,
             sample_batch=self.recipe.generation.batch,
             trust_remote_code=self.recipe.trust_remote_code,
         )
