@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from selfevolve.config.checks import OWN, SELF
 from selfevolve.errors import UserError
+from selfevolve.sampling.weights import refuse_pickled, remote_code_warning
+
+if TYPE_CHECKING:
+    from selfevolve.config import Recipe
 
 SHIPPED = Path(__file__).parent / "testbed" / "backbones"
 
@@ -13,10 +19,14 @@ def resolve_backbone(name: str) -> str:
     """Return a folder or hub id that ``from_pretrained`` loads.
 
     Raises:
-        UserError: A testbed backbone of that name is not shipped.
+        UserError: A testbed backbone of that name is not shipped, or the folder's weights are pickled.
     """
     kind, _, model = name.partition(":")
     if kind != "testbed":
+        try:
+            refuse_pickled(name)
+        except ValueError as error:
+            raise UserError(str(error)) from None
         return name
     folder = SHIPPED / model
     if not (folder / "config.json").is_file():
@@ -27,3 +37,14 @@ def resolve_backbone(name: str) -> str:
             "python -m selfevolve.testbed.pretrain",
         )
     return str(folder)
+
+
+def trust_warnings(recipe: Recipe) -> list[str]:
+    """Return the warning about code from outside that the recipe lets run, as a list of one; empty: it lets none."""
+    if not recipe.trust_remote_code:
+        return []
+    pairs = (name for pair in recipe.ask_e.pairs for name in (*pair, recipe.ask_e.cross_check))
+    boundary = pairs if recipe.reward.rule == "ask_e" else ()
+    named = [recipe.backbone, *filter(None, [recipe.referee_model]), *(n for n in boundary if n not in (*OWN, SELF))]
+    foreign = [name for name in named if not name.startswith("testbed:")]
+    return [remote_code_warning(*foreign)] if foreign else []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfevolve.errors import UserError
+from selfevolve.sampling.weights import refuse_pickled
 
 if TYPE_CHECKING:
     from aske.reward import Embed, Vectors
@@ -49,7 +52,7 @@ def load_embedder(name: str) -> Embed:
     """Return the embedder of a recipe: ``ngrams``, or a sentence-transformers model by folder or hub id.
 
     Raises:
-        UserError: the library is not installed.
+        UserError: the library is not installed, or the folder's weights are pickled.
     """
     if name == NGRAMS:
         return HashedNgrams()
@@ -60,7 +63,8 @@ def load_embedder(name: str) -> Embed:
             f"the embedder is {name!r}, but sentence-transformers is not installed",
             f"install it (pip install sentence-transformers), or set the embedder to {NGRAMS}",
         ) from None
-    model: Any = SentenceTransformer(name)
+    _refuse_pickled(Path(name))
+    model: Any = SentenceTransformer(name, model_kwargs={"use_safetensors": True})
 
     def embed(questions: Sequence[str]) -> Vectors:
         import numpy as np
@@ -68,3 +72,14 @@ def load_embedder(name: str) -> Embed:
         return np.asarray(model.encode(list(questions), show_progress_bar=False), dtype=np.float64)
 
     return embed
+
+
+def _refuse_pickled(folder: Path) -> None:
+    """Refuse a local folder with pickled weights, in itself or in one of its modules."""
+    listed = folder / "modules.json"
+    modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
+    try:
+        for part in ("", *(module["path"] for module in modules)):
+            refuse_pickled(folder / part)
+    except ValueError as error:
+        raise UserError(str(error)) from None

@@ -286,7 +286,7 @@ def load_embedder(name: str) -> Embed:
         return function
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(name)
+    model = SentenceTransformer(name, model_kwargs={"use_safetensors": True})
     return lambda questions: np.asarray(model.encode(list(questions), show_progress_bar=False), dtype=np.float64)
 
 

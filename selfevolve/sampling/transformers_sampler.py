@@ -16,6 +16,7 @@ import torch
 
 from selfevolve.sampling.decoding import Completion, Decoder
 from selfevolve.sampling.protocol import FinishReason, Prompt, Reply, Sampling
+from selfevolve.sampling.weights import refuse_pickled, warn_remote_code
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,9 @@ def _load(path: str | Path, device: str | None, dtype: torch.dtype | None, trust
     if dtype is None:  # float32 is as fast as bfloat16 on CPUs, and exact
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
     with quiet_bars():
-        model: Any = AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype, trust_remote_code=trusted)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            str(path), dtype=dtype, trust_remote_code=trusted, use_safetensors=True
+        )
     return model.to(device).eval()
 
 
@@ -139,10 +142,17 @@ class TransformersSampler:
             template_options: further variables for the chat template.
             prefill_tokens: prompt tokens read at once; None: 2048 on a CPU, 32768 elsewhere.
             trust_remote_code: run code that the model's repository carries.
+
+        Raises:
+            ValueError: a loaded model without a tokenizer, or a folder whose weights are pickled.
         """
         by_path = isinstance(model, (str, Path))
         if tokenizer is None and not by_path:
             raise ValueError("a loaded model came without a tokenizer; pass tokenizer=")
+        if by_path:
+            refuse_pickled(model)
+            if trust_remote_code:
+                warn_remote_code(model)
         if tokenizer is None or isinstance(tokenizer, (str, Path)):
             from transformers import AutoTokenizer
 

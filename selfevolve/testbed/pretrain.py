@@ -216,7 +216,7 @@ def main() -> None:
         trunk = SHIPPED_TRUNK
     if args.trunk_steps:
         if args.start:
-            model = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32)
+            model = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32, use_safetensors=True)
         else:
             model = new_model(len(build_tokenizer()), args.seed, args.width, args.layers)
         print(
@@ -226,7 +226,7 @@ def main() -> None:
         train(model, CLEAN, schedule, args.out / "trunk.log.jsonl")
         model.save_pretrained(trunk)
     for name in args.profiles:
-        model = AutoModelForCausalLM.from_pretrained(trunk, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(trunk, dtype=torch.float32, use_safetensors=True)
         schedule = Schedule(args.tune_steps, learning_rate=args.tune_learning_rate, seed=args.seed)
         folder = args.out / name
         folder.mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from selfevolve.sampling.weights import refuse_pickled, warn_remote_code
 from selfevolve.train.spec import TrainingError, TrainSpec
 
 
@@ -23,9 +24,20 @@ def load_policy(policy_path: Path, spec: TrainSpec) -> Any:
     """Load the policy in float32; under adapters the frozen weights take the dtype of the arithmetic.
 
     Updates of 1e-6 vanish in bfloat16 weights, so weights that are trained stay in float32.
+
+    Raises:
+        TrainingError: the folder's weights are pickled.
     """
+    try:
+        refuse_pickled(policy_path)
+    except ValueError as error:
+        raise TrainingError(str(error)) from None
+    if spec.trust_remote_code:
+        warn_remote_code(policy_path)
     dtype = getattr(torch, spec.dtype) if spec.lora is not None else torch.float32
-    return AutoModelForCausalLM.from_pretrained(str(policy_path), dtype=dtype, trust_remote_code=spec.trust_remote_code)
+    return AutoModelForCausalLM.from_pretrained(
+        str(policy_path), dtype=dtype, trust_remote_code=spec.trust_remote_code, use_safetensors=True
+    )
 
 
 def adapters(spec: TrainSpec) -> Any:
