@@ -28,13 +28,18 @@ TRAINING: dict[str, StageFunction] = {
 
 def play_round(ctx: Context) -> dict[str, Any]:
     """Play round ``ctx.round`` from wherever the run folder left it; return its metrics."""
-    train_stage(ctx, "questioner")
-    stage(ctx, "candidates", stages.candidates)
-    stage(ctx, "assessment", stages.assessment)
-    stage(ctx, "data", stages.data)
-    train_stage(ctx, "solver")
-    stage(ctx, "diagnostics", stages.diagnostics)
-    ctx.release()
+    try:
+        train_stage(ctx, "questioner")
+        ctx.release(keep="solver")  # the assessment asks it again
+        stage(ctx, "candidates", stages.candidates)
+        ctx.release(keep="solver")
+        stage(ctx, "assessment", stages.assessment)
+        ctx.release()
+        stage(ctx, "data", stages.data)
+        train_stage(ctx, "solver")
+        stage(ctx, "diagnostics", stages.diagnostics)
+    finally:
+        ctx.release()
     metrics: dict[str, Any] = ctx.run.read(ctx.round, "diagnostics", "metrics.json")
     return metrics
 
@@ -44,10 +49,13 @@ def initialise(ctx: Context) -> None:
     opened = ctx.run.stage(0, INITIALISATION)
     if opened is None:
         return
-    with opened:
-        _run(ctx, "initialisation", opened.path, opened.counts)
-        stages.start_metrics(ctx, opened.path)
-    ctx.release()
+    try:
+        with opened:
+            ctx.check()
+            _run(ctx, "initialisation", opened.path, opened.counts)
+            stages.start_metrics(ctx, opened.path)
+    finally:
+        ctx.release()
 
 
 def stage(ctx: Context, name: str, function: StageFunction) -> None:
@@ -56,6 +64,7 @@ def stage(ctx: Context, name: str, function: StageFunction) -> None:
     if opened is None:
         return
     with opened, out_of_memory_is_clear(name, ctx.recipe):
+        ctx.check()
         opened.counts.update(function(ctx, opened.path))
 
 
@@ -65,6 +74,7 @@ def train_stage(ctx: Context, name: str) -> None:
     if opened is None:
         return
     with opened:
+        ctx.check()
         _run(ctx, name, opened.path, opened.counts)
 
 

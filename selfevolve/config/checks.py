@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from selfevolve.config.backends import CHANGING, READS, Place, places
+from selfevolve.sampling.endpoint import Endpoint
+
 if TYPE_CHECKING:
     from selfevolve.config.schema import Recipe, TrainStage
 
@@ -25,6 +28,7 @@ def problems(recipe: Recipe) -> list[str]:
         *_world_problems(recipe),
         *_ask_e_problems(recipe),
         *_launcher_problems(recipe),
+        *_backend_problems(recipe),
     ]
 
 
@@ -101,7 +105,8 @@ def _world_problems(recipe: Recipe) -> list[str]:
         )
     if recipe.initialisation.enabled and not recipe.initialisation.data:
         found.append("initialisation.data is empty; give a path to labelled questions, or 'testbed'")
-    if recipe.referee == "model" and not recipe.referee_model:
+    named = recipe.referee_model or recipe.backends.of("referee").model
+    if recipe.referee == "model" and not named:
         found.append("referee is 'model' but referee_model is not given; name a hub id or a folder")
     if recipe.referee != "model" and recipe.referee_model:
         found.append(f"referee_model is {recipe.referee_model!r} but referee is {recipe.referee!r}; set referee: model")
@@ -178,4 +183,75 @@ def _launcher_problems(recipe: Recipe) -> list[str]:
             )
     elif recipe.main_address is not None:
         found.append(f"main_address is {recipe.main_address!r} but machines is 1; set machines, or leave it out")
+    return found
+
+
+def _backend_problems(recipe: Recipe) -> list[str]:
+    """Check each entry that some role uses, and once each."""
+    found = [problem for place in places(recipe) for problem in _place_problems(recipe, place)]
+    return list(dict.fromkeys(found))
+
+
+def _place_problems(recipe: Recipe, place: Place) -> list[str]:
+    b, key = place.backend, place.key
+    found = []
+    for name, field in type(b).model_fields.items():
+        if name != "kind" and name not in READS[b.kind] and getattr(b, name) != field.default:
+            found.append(
+                f"{key}.{name} is {getattr(b, name)!r}, but {key}.kind is {b.kind!r}, which does not read it; "
+                "leave it out, or change the kind"
+            )
+    if b.kind == "vllm" and recipe.processes > 1:
+        found.append(
+            f"{key}.kind is 'vllm', which would start an engine in each of processes = {recipe.processes}; "
+            "set it to server"
+        )
+    if b.kind == "server":
+        found += _server_problems(place)
+    if b.kind == "endpoint":
+        found += _endpoint_problems(place)
+    return found
+
+
+def _server_problems(place: Place) -> list[str]:
+    b, key = place.backend, place.key
+    found = []
+    beside = [name for name in ("python", "arguments", "gpu_memory") if getattr(b, name)]
+    if b.command and beside:
+        found.append(
+            f"{key}.command is the whole command, so {key}.{beside[0]} would not be read; write it into the command"
+        )
+    if b.command and not any("{port}" in word for word in b.command):
+        found.append(
+            f"{key}.command is {list(b.command)} and holds no {{port}}; the run chooses a free port, so let the "
+            "command take it, such as [..., --port, '{port}']"
+        )
+    if len(b.devices) > b.replicas:
+        found.append(
+            f"{key}.devices names {len(b.devices)} sets of devices for replicas = {b.replicas}; give one set a "
+            "replica; a set of several GPUs is one text, such as '0,1'"
+        )
+    return found
+
+
+def _endpoint_problems(place: Place) -> list[str]:
+    b, key, role = place.backend, place.key, place.role
+    if role in CHANGING:
+        return [
+            f"{key}.kind is 'endpoint', but the {role}'s weights are new every round and an endpoint's never change; "
+            f"set backends.{role}.kind to transformers, vllm or server"
+        ]
+    found = []
+    if b.model is not None and len(place.models) > 1:
+        found.append(
+            f"{key}.model is {b.model!r}, but ask_e.pairs names {', '.join(place.models)} there; leave it out: each "
+            "is asked for by its own name"
+        )
+    if not b.base_urls:
+        found.append(f"{key}.kind is 'endpoint' but {key}.base_urls is not given; name at least one address")
+        return found
+    try:
+        Endpoint(b.base_urls, b.model or "model")
+    except ValueError as error:
+        found.append(f"{key}: {error}")
     return found

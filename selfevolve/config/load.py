@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from selfevolve.config.backends import Backends, absent
 from selfevolve.config.schema import Recipe
 from selfevolve.config.yaml_text import KeyPath, dump_mapping, parse_mapping, parse_value
 from selfevolve.errors import ConfigError
@@ -120,7 +121,7 @@ def accelerate_config_path(recipe: Recipe) -> Path | None:
 
 
 def missing_files(recipe: Recipe) -> list[str]:
-    """Return one line for each file that the recipe names and that is not there."""
+    """Return one line for each file, program or variable that the recipe names and that is not there."""
     missing = []
     data = recipe.initialisation.data
     if recipe.initialisation.enabled and data != "testbed" and not Path(data).is_file():
@@ -134,7 +135,7 @@ def missing_files(recipe: Recipe) -> list[str]:
         accelerate_config_path(recipe)
     except ConfigError as error:
         missing.append(f"{error.message}; {error.remedy}")
-    return missing
+    return [*missing, *absent(recipe)]
 
 
 def dump(recipe: Recipe) -> str:
@@ -146,8 +147,9 @@ def config_hash(recipe: Recipe) -> str:
     """Return 16 hex digits that differ whenever a setting differs that the run reads.
 
     Name and description do not count. Without Ask-E's reward neither do `reward.rule` and `ask_e`, nor on one machine
-    `machines` and `main_address`, nor `gradient_checkpointing` where it is off, which are then at their defaults: so a
-    run folder that was made before these keys existed can still be resumed.
+    `machines` and `main_address`, which are then at their defaults; nor `backends` at its default, nor
+    `gradient_checkpointing` where it is off: so a run folder that was made before these keys existed can still be
+    resumed.
     """
     data = recipe.model_dump(mode="json", exclude=set(NOT_HASHED))
     if recipe.reward.rule == "solver":
@@ -156,6 +158,8 @@ def config_hash(recipe: Recipe) -> str:
         del data["machines"], data["main_address"]
     if not recipe.gradient_checkpointing:
         del data["gradient_checkpointing"]
+    if recipe.backends == Backends():
+        del data["backends"]
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

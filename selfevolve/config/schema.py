@@ -6,11 +6,13 @@ Defaults are the papers' values (R-Quest, appendices A.3 and C.2; R-Zero).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from selfevolve.config import checks
+from selfevolve.config.backends import Backends
+from selfevolve.config.section import Section as Section  # part of this module too
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -30,21 +32,6 @@ Temperature = Annotated[
 ]
 TopP = Annotated[float, Field(gt=0, le=1, description="nucleus cut of sampling, a probability; in (0, 1], 1 is off")]
 TokenLimit = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class Section(BaseModel):
-    """A group of settings: frozen, and closed to keys that it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_values_for_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false where a number is due; the reader would take them for 1 and 0."""
-        field = cls.model_fields.get(info.field_name or "")
-        if isinstance(value, bool) and field is not None and field.annotation in (int, float):
-            raise ValueError("true and false are no values for this key")
-        return value
 
 
 class TokenLimits(Section):
@@ -336,6 +323,7 @@ class Recipe(Section):
         default=None, description="hub id or folder of the referee; needed when referee is 'model'"
     )
 
+    backends: Backends = Field(default=Backends(), description="where frozen models live")
     generation: Generation = Field(default=Generation(), description="how text is generated")
     initialisation: Initialisation = Field(default=Initialisation(), description="validity-aware initialisation")
     questioner: Questioner = Field(default=Questioner(), description="update of the questioner")

@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
@@ -123,13 +123,17 @@ class HttpSampler:
         return [gathered[index] for index in range(len(prompts))]
 
     def sample_each(
-        self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]
-    ) -> Iterator[tuple[int, list[Reply]]]:
-        """Yield (index of the prompt, its replies) as they come, in any order; else as `sample_keyed`."""
+        self, prompts: Sequence[Prompt], sampling: Sampling | Sequence[Sampling], keys: Sequence[int]
+    ) -> Generator[tuple[int, list[Reply]], None, None]:
+        """Yield (index of the prompt, its replies) as they come, in any order; else as `sample_keyed`.
+
+        ``sampling`` is one for all prompts, or one a prompt.
+        """
         stop = threading.Event()
+        each = [sampling] * len(prompts) if isinstance(sampling, Sampling) else sampling
         if len(prompts) <= 1:
             for index, (prompt, key) in enumerate(zip(prompts, keys, strict=True)):
-                yield index, self._answer(key, prompt, sampling, stop)
+                yield index, self._answer(key, prompt, each[index], stop)
             return
         waiting: SimpleQueue[int] = SimpleQueue()
         done: SimpleQueue[tuple[int, list[Reply] | BaseException]] = SimpleQueue()
@@ -143,7 +147,7 @@ class HttpSampler:
                 except Empty:
                     return
                 try:
-                    done.put((index, self._answer(keys[index], prompts[index], sampling, stop)))
+                    done.put((index, self._answer(keys[index], prompts[index], each[index], stop)))
                 except BaseException as error:  # a defect of ours: raised where the caller waits
                     done.put((index, error))
 

@@ -13,7 +13,8 @@ from aske.records import SessionRecord
 from aske.reward import Memory, RewardSettings
 from selfevolve.ask_e import AskEJudge, Table
 from selfevolve.backbones import resolve_backbone
-from selfevolve.config.checks import SELF
+from selfevolve.config.backends import Role
+from selfevolve.config.checks import OWN, SELF
 from selfevolve.embed import load_embedder
 from selfevolve.questions import parse_question
 from selfevolve.records import AskEResult, Candidate, ParseFailure
@@ -44,18 +45,25 @@ def weights(ctx: Context, name: str) -> str:
             return resolve_backbone(name)
 
 
+def role(name: str) -> Role:
+    """Return what a boundary solver is to the recipe's backends: the run's own ones live where they always do."""
+    if name == "base":
+        return "base"
+    return "solver" if name in OWN else "boundary"
+
+
 def table(ctx: Context) -> Table:
     """Return the round's boundary solvers."""
     a = ctx.recipe.ask_e
     places = {name: weights(ctx, name) for pair in a.pairs for name in pair}
     sampling = Sampling(temperature=a.temperature, max_tokens=ctx.recipe.generation.max_new_tokens.solution)
-    return Table(a.pairs, {n: ctx.sampler(w, n) for n, w in places.items()}, sampling, places, a.checks)
+    return Table(a.pairs, {n: ctx.sampler(w, n, role(n)) for n, w in places.items()}, sampling, places, a.checks)
 
 
 def cross_check(ctx: Context) -> Sampler | None:
     """Return the fixed cross-check; None where the questioner checks itself."""
     name = ctx.recipe.ask_e.cross_check
-    return None if name == SELF else ctx.sampler(weights(ctx, name), name)
+    return None if name == SELF else ctx.sampler(weights(ctx, name), name, role(name))
 
 
 def judge(ctx: Context) -> AskEJudge:

@@ -25,7 +25,7 @@ def candidates(ctx: Context, folder: Path) -> dict[str, Any]:
         recipe.generation.max_new_tokens.question,
         ctx.seed("candidates"),
     )
-    replies = ctx.sampler(ctx.questioner(ctx.round), "questioner").sample([ctx.pack.ask()], sampling)[0]
+    replies = ctx.sampler(ctx.questioner(ctx.round), "questioner", "questioner").sample([ctx.pack.ask()], sampling)[0]
     rows = [
         read_candidate(ctx.round, "candidates", 0, i, reply.text, reply.finish_reason.value).to_json()
         for i, reply in enumerate(replies)

@@ -2,24 +2,55 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 from novelty import ExhaustiveGate, KSampledGate, ModelJudge, NoveltyGate
 from selfevolve.assess import AssessmentSettings, Assessor
 from selfevolve.backbones import resolve_backbone
 from selfevolve.config import Recipe, TrainStage
+from selfevolve.config.backends import Backend, Role, places
 from selfevolve.prompts import PromptPack, load_pack
 from selfevolve.referee import ModelReferee, OracleReferee, Referee
 from selfevolve.rewards import AskERule, RewardRule, Uncertainty
 from selfevolve.rundir import INITIALISATION, RunDir
 from selfevolve.sampling import Sampler, Sampling
 from selfevolve.seeds import derive
+from selfevolve.serving import close, make_sampler
 from selfevolve.stages import ask_e
 from selfevolve.train import LoraSpec, TrainSpec
 
 Report = Callable[[str, int, int], None]  # (what is being done, done, of)
+SERVERS = "servers"  # folder of the run with the logs of its servers
+
+
+@runtime_checkable
+class HasStart(Protocol):
+    """A sampler whose servers start beforehand, while other things are made ready."""
+
+    def start(self) -> None:
+        """Start, and do not wait."""
+        ...
+
+
+@runtime_checkable
+class HasCheck(Protocol):
+    """A sampler that can be looked after before a stage."""
+
+    def check(self) -> None:
+        """Raise where it cannot answer."""
+        ...
+
+
+@dataclass
+class Loaded:
+    """A model at work, and the roles that sample from it."""
+
+    sampler: Sampler
+    roles: set[Role]
 
 
 @dataclass
@@ -29,7 +60,7 @@ class Context:
     run: RunDir
     round: int  # from 1; 0 during the initialisation
     report: Report = lambda what, done, of: None
-    _samplers: dict[str, Sampler] = field(default_factory=dict)
+    _loaded: dict[tuple[str, str], Loaded] = field(default_factory=dict)  # by weights and backend
 
     @property
     def recipe(self) -> Recipe:
@@ -69,25 +100,57 @@ class Context:
 
     # ------------------------------------------------------------ samplers
 
-    def sampler(self, weights: str, name: str) -> Sampler:
-        """Return an in-process sampler of a checkpoint, loaded once a round."""
-        if weights not in self._samplers:
-            import torch
+    def sampler(self, weights: str, name: str, role: Role) -> Sampler:
+        """Return a keyed sampler of a model where the recipe wants the role's models; made once a round.
 
-            from selfevolve.sampling.transformers_sampler import TransformersSampler
+        Roles that share weights and backend share the sampler, so a checkpoint is loaded, or served, once.
 
-            self._samplers[weights] = TransformersSampler(
-                weights,
-                name=name,
-                batch=self.recipe.generation.batch,
-                max_prompt_tokens=self.recipe.generation.max_prompt_tokens,
-                dtype=getattr(torch, self.recipe.dtype),
-            )
-        return self._samplers[weights]
+        Args:
+            weights: folder or hub id.
+            name: shown in records and messages.
+            role: what for.
 
-    def release(self) -> None:
-        """Forget the loaded models, so that memory stays flat over rounds."""
-        self._samplers.clear()
+        Raises:
+            ServerError: an endpoint does not answer, or a server cannot be started.
+        """
+        backend = self.recipe.backends.of(role)
+        place = (self._asked_for(weights, name, role, backend), backend.model_dump_json())
+        if place not in self._loaded:
+            log = self.run.path / SERVERS / f"r{self.round:02d}-{name.replace(' ', '-').replace('/', '-')}.log"
+            sampler = make_sampler(self.recipe, backend, place[0], name, log)
+            self._loaded[place] = Loaded(sampler, set())
+            # of several training processes the main one alone samples from frozen models
+            if isinstance(sampler, HasStart) and os.environ.get("RANK", "0") == "0":
+                sampler.start()
+        self._loaded[place].roles.add(role)
+        return self._loaded[place].sampler
+
+    def _asked_for(self, weights: str, name: str, role: Role, backend: Backend) -> str:
+        """Return the weights, or for an endpoint the model's name as the recipe has it."""
+        if backend.kind != "endpoint":
+            return weights
+        return {"base": self.recipe.backbone, "referee": self.recipe.referee_model or ""}.get(role, name)
+
+    def check(self) -> None:
+        """See that servers and endpoints are well, before a stage; a dead server is restarted, once.
+
+        Raises:
+            ServerError: one is not well and cannot be mended.
+        """
+        for place in places(self.recipe):
+            if place.backend.kind == "endpoint":
+                for model in place.models or ("",):
+                    self.sampler(resolve_backbone(model), model, place.role)
+        for loaded in self._loaded.values():
+            if isinstance(loaded.sampler, HasCheck):
+                loaded.sampler.check()
+
+    def release(self, keep: Role | None = None) -> None:
+        """Stop servers and forget loaded models, all but those of a role that is asked again."""
+        over = [place for place, loaded in self._loaded.items() if keep not in loaded.roles]
+        if over:
+            self.__dict__.pop("referee", None)
+        close([self._loaded.pop(place).sampler for place in over])
 
     # ------------------------------------------------------------ parts
 
@@ -104,12 +167,12 @@ class Context:
         Gates and clusters that serve the reward alone are left out unless `rewarded`.
         """
         a, n, r = self.recipe.assessment, self.recipe.novelty, self.recipe.reward
-        solver = self.sampler(self.solver(self.round - 1), "solver")
+        solver = self.sampler(self.solver(self.round - 1), "solver", "solver")
         match a.validity.judge:
             case "current":
                 validity: Sampler | None = solver
             case "frozen":
-                validity = self.sampler(self.initial_solver, "initial solver")
+                validity = self.sampler(self.initial_solver, "initial solver", "solver")
             case _:
                 validity = None
         gate: NoveltyGate | None = None
@@ -118,7 +181,7 @@ class Context:
             gate = KSampledGate(n.k) if n.gate == "k_sampled" else ExhaustiveGate()
             limit = self.recipe.generation.max_new_tokens.judge
             sampling = replace(self.sampling, max_tokens=limit, seed=self.seed("novelty"))
-            judge = ModelJudge(self.sampler(self.base, "base"), self.pack.same_type, sampling)
+            judge = ModelJudge(self.sampler(self.base, "base", "base"), self.pack.same_type, sampling)
         settings = AssessmentSettings(
             votes=a.validity.votes,
             solutions=a.solutions,
@@ -157,8 +220,8 @@ class Context:
             case "oracle":
                 return OracleReferee()
             case "model":
-                model = resolve_backbone(self.recipe.referee_model or "")
-                judge = self.sampler(model, self.recipe.referee_model or "")
+                name = self.recipe.referee_model or self.recipe.backends.of("referee").model or ""
+                judge = self.sampler(resolve_backbone(name), name, "referee")
                 return ModelReferee(judge, self.pack, self.sampling, self.recipe.diagnostics.orderings)
             case _:
                 return None

@@ -80,7 +80,7 @@ def evaluate(ctx: Context, weights: str) -> list[dict[str, Any]]:
 
     The same questions and seeds serve every round and every recipe with the same seed, so that runs can be paired.
     """
-    solver = ctx.sampler(weights, "solver")
+    solver = ctx.sampler(weights, "solver", "solver")
     limit = ctx.recipe.generation.max_new_tokens.solution
     greedy = Sampling(temperature=0.0, max_tokens=limit)
     settings = ctx.recipe.diagnostics

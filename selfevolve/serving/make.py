@@ -1,0 +1,100 @@
+"""One sampler for a checkpoint and the backend that the recipe gives it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from selfevolve.config import Recipe
+from selfevolve.config.backends import Backend
+from selfevolve.sampling import KeyedSampler, Sampler
+from selfevolve.serving.process import ServerError
+
+logger = logging.getLogger(__name__)
+
+
+def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log: Path) -> KeyedSampler:
+    """Return a sampler of ``weights``; servers are not started yet, endpoints not asked.
+
+    Args:
+        recipe: number type, limits and trust.
+        backend: where the model lives.
+        weights: folder or hub id; for an endpoint the name to ask for, unless the backend has one.
+        name: shown in records and messages.
+        log: file for a server's output.
+
+    Raises:
+        ServerError: vLLM is not installed, or the endpoint's key is not in the environment.
+    """
+    limit, trusted = recipe.generation.max_prompt_tokens, recipe.trust_remote_code
+    if trusted and backend.kind != "endpoint":
+        logger.warning("%s: code from the repository of %s will run (trust_remote_code)", name, weights)
+    match backend.kind:
+        case "transformers":
+            import torch
+
+            from selfevolve.sampling.transformers_sampler import TransformersSampler
+
+            return TransformersSampler(
+                weights,
+                name=name,
+                batch=recipe.generation.batch,
+                max_prompt_tokens=limit,
+                dtype=getattr(torch, recipe.dtype),
+                trust_remote_code=trusted,
+            )
+        case "vllm":
+            from selfevolve.sampling.vllm_sampler import VllmSampler
+
+            engine: dict[str, Any] = {"dtype": recipe.dtype}
+            if backend.gpu_memory is not None:
+                engine["gpu_memory_utilization"] = backend.gpu_memory
+            try:
+                return VllmSampler(
+                    weights,
+                    name=name,
+                    engine=engine | backend.engine,
+                    max_prompt_tokens=limit,
+                    trust_remote_code=trusted,
+                )
+            except ValueError as error:
+                raise ServerError(f"{name}: {error}") from error
+        case "server":
+            from selfevolve.serving.served import ServedSampler
+
+            return ServedSampler(
+                backend,
+                weights,
+                name,
+                log,
+                dtype=recipe.dtype,
+                max_prompt_tokens=limit,
+                trust_remote_code=trusted,
+            )
+        case "endpoint":
+            from selfevolve.serving.hosted import HostedSampler
+
+            return HostedSampler(backend, backend.model or weights, name)
+
+
+def close(samplers: list[Sampler]) -> None:
+    """Stop servers, shut engines down, and give a GPU's memory back; the samplers are of no use after."""
+    for sampler in samplers:
+        if (end := getattr(sampler, "close", None)) is not None:
+            end()
+        elif (core := _core_of(sampler)) is not None:
+            core.shutdown()
+    samplers.clear()
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _core_of(sampler: Sampler) -> Any:
+    """Return the engine process of an in-process vLLM, None where there is none."""
+    engine = getattr(getattr(sampler, "engine", None), "llm_engine", None)
+    return getattr(engine, "engine_core", None)
