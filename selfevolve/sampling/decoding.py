@@ -72,7 +72,10 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         for old in (self.keys, self.values):
             shape = (old.shape[0] if rows is None else len(rows), old.shape[1], self.length + room, old.shape[3])
             buffer = old.new_empty(shape)
-            buffer[..., : self.length, :] = old if rows is None else old[rows]
+            if rows is None:
+                buffer[..., : self.length, :] = old
+            else:  # `old[rows]` would copy the rows twice
+                torch.index_select(old, 0, rows, out=buffer[..., : self.length, :])
             fresh.append(buffer)
         self.buffers = (fresh[0], fresh[1])
         self.keys, self.values = fresh[0][..., : self.length, :], fresh[1][..., : self.length, :]

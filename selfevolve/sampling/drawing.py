@@ -32,6 +32,17 @@ def uniforms(seed: int, keys: NDArray[np.uint64], samples: NDArray[np.uint64], s
     return (bits >> np.uint64(12)).astype(np.float64) * 2.0**-52
 
 
+def largest(values: Tensor, count: int) -> Tensor:
+    """Return the ``count`` largest values of each row, largest first, shape (R, count); NaN counts as largest.
+
+    As ``topk``, which on a CPU costs five times as much as numpy's partition.
+    """
+    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
+        return values.topk(count, dim=-1).values
+    top = np.partition(values.numpy(), values.shape[-1] - count, axis=-1)[:, -count:]
+    return torch.from_numpy(np.sort(top, axis=-1)[:, ::-1].copy())
+
+
 def nucleus_floor(probabilities: Tensor, top_p: float) -> Tensor:
     """Return the smallest probability that top-p keeps in each row, shape (R, 1).
 
@@ -42,7 +53,7 @@ def nucleus_floor(probabilities: Tensor, top_p: float) -> Tensor:
     ranked = 32
     while True:
         ranked = min(ranked, size)
-        top = probabilities.topk(ranked, dim=-1).values
+        top = largest(probabilities, ranked)
         above = top.cumsum(-1, dtype=torch.float64) - top
         kept = above < top_p
         if ranked == size or not bool(kept[:, -1].any()):
@@ -59,7 +70,7 @@ def token_probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
     if sampling.temperature != 1.0:
         scores = scores / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
-        floor = scores.topk(sampling.top_k, dim=-1).values[:, -1:]
+        floor = largest(scores, sampling.top_k)[:, -1:]
         scores = scores.masked_fill(scores < floor, -torch.inf)
     probabilities = scores.softmax(-1)
     if sampling.top_p < 1.0:
