@@ -149,7 +149,7 @@ def _join(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from selfevolve.config import config_hash, dump, load_recipe, missing_files
+    from selfevolve.config import backends, config_hash, dump, load_recipe, missing_files
     from selfevolve.estimate import estimate, table
 
     recipe = load_recipe(arguments.recipe, arguments.overrides)
@@ -157,6 +157,7 @@ def _check(arguments: argparse.Namespace) -> int:
     print(dump(recipe), end="")
     print(f"\nconfig hash {config_hash(recipe)}\n")
     print(table(cost))
+    print(f"\nwhere frozen models live\n{backends.table(recipe)}")
     for line in missing_files(recipe):
         print(f"before it can run: {line}", file=sys.stderr)
     return 0

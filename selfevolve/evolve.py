@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,7 @@ def _evolve(run: RunDir) -> Path:
 
     recipe = run.recipe
     monitor = CollapseMonitor(_bounds(recipe), stop=recipe.monitor.stop)
-    with run.lock(), leading(run), _bars(run) as bars:
+    with run.lock(), leading(run), _bars(run) as bars, _told(bars):
         bars.say(f"{recipe.name}: {recipe.rounds} rounds on {recipe.backbone}, seed {recipe.seed}, in {run.path}")
         initialise(Context(run, 0, bars.report_for(0)))
         for number in range(1, recipe.rounds + 1):
@@ -75,6 +76,35 @@ def _bounds(recipe: Recipe) -> Bounds:
         answered_rate=m.min_answered_share,
         reward_std=m.min_reward_std or None,
     )
+
+
+class _Teller(logging.Handler):
+    """Says what the parts log, each line once: rounds repeat how prompts are formatted."""
+
+    def __init__(self, bars: Bars) -> None:
+        super().__init__(logging.INFO)
+        self.bars = bars
+        self.told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self.told:
+            self.told.add(text)
+            self.bars.say(text, error=True)
+
+
+@contextmanager
+def _told(bars: Bars) -> Iterator[None]:
+    """Show what the parts log from INFO on."""
+    ours, teller = logging.getLogger("selfevolve"), _Teller(bars)
+    level = ours.level
+    ours.addHandler(teller)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        ours.setLevel(level)
+        ours.removeHandler(teller)
 
 
 @contextmanager

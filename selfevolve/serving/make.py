@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ from selfevolve.config import Recipe
 from selfevolve.config.backends import Backend
 from selfevolve.sampling import KeyedSampler, Sampler
 from selfevolve.serving.process import ServerError
-
-logger = logging.getLogger(__name__)
 
 
 def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log: Path) -> KeyedSampler:
@@ -30,8 +27,6 @@ def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log:
         ServerError: vLLM is not installed, or the endpoint's key is not in the environment.
     """
     limit, trusted = recipe.generation.max_prompt_tokens, recipe.trust_remote_code
-    if trusted and backend.kind != "endpoint":
-        logger.warning("%s: code from the repository of %s will run (trust_remote_code)", name, weights)
     match backend.kind:
         case "transformers":
             import torch
@@ -49,7 +44,7 @@ def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log:
         case "vllm":
             from selfevolve.sampling.vllm_sampler import VllmSampler
 
-            engine: dict[str, Any] = {"dtype": recipe.dtype}
+            engine: dict[str, Any] = {"dtype": recipe.dtype, "load_format": "safetensors"}
             if backend.gpu_memory is not None:
                 engine["gpu_memory_utilization"] = backend.gpu_memory
             try:
@@ -78,6 +73,22 @@ def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log:
             from selfevolve.serving.hosted import HostedSampler
 
             return HostedSampler(backend, backend.model or weights, name)
+
+
+def start(sampler: Sampler) -> None:
+    """Start what the sampler rests on, and do not wait: servers come up while other things are made ready."""
+    if (begin := getattr(sampler, "start", None)) is not None:
+        begin()
+
+
+def check(sampler: Sampler) -> None:
+    """See that the sampler's server or endpoint is well; models in process always are.
+
+    Raises:
+        ServerError: it is not, and cannot be mended.
+    """
+    if (look := getattr(sampler, "check", None)) is not None:
+        look()
 
 
 def close(samplers: list[Sampler]) -> None:

@@ -14,6 +14,7 @@ from typing import IO
 
 from selfevolve.config.backends import Backend
 from selfevolve.errors import UserError
+from selfevolve.sampling._http_client import is_loopback
 from selfevolve.train.launch import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ def command_line(backend: Backend, model: str, dtype: str, port: int, trusted: b
     # not `vllm serve`: it needs a distribution of that very name, which CPU builds are not
     line = [backend.python or sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     line += ["--model", model, "--host", backend.host, "--port", str(port)]
-    line += ["--generation-config", "vllm", "--dtype", dtype]
+    line += ["--generation-config", "vllm", "--dtype", dtype, "--load-format", "safetensors"]
     if backend.gpu_memory is not None:
         line += ["--gpu-memory-utilization", f"{backend.gpu_memory:g}"]
     if trusted:
@@ -125,6 +126,8 @@ class ServerProcess:
             self.port, self.tries = free_port(self.backend.host), self.tries + 1
         line = command_line(self.backend, self.model, self.dtype, self.port, self.trusted)
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        if not _is_loopback(self.backend.host):
+            logger.warning("%s: the server listens on %s, where others can reach it", self.name, self.backend.host)
         with self.log.open("ab") as log:
             self._write(log, f"$ {' '.join(line)}\n")
             self._from = log.tell()
@@ -203,6 +206,10 @@ def stop_all(processes: Sequence[ServerProcess]) -> None:
                 continue
     for process in processes:
         process.stop()
+
+
+def _is_loopback(host: str) -> bool:
+    return is_loopback(f"http://{f'[{host}]' if ':' in host else host}")
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:

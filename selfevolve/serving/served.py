@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -18,12 +19,14 @@ from selfevolve.sampling import FinishReason, Prompt, Reply, Sampling
 from selfevolve.sampling.endpoint import Api, Endpoint
 from selfevolve.sampling.http_sampler import HttpSampler
 from selfevolve.sampling.transformers_sampler import Formatter, PromptFormat
+from selfevolve.sampling.weights import warn_remote_code
 from selfevolve.serving.process import ServerError, ServerProcess, stop_all
 
 logger = logging.getLogger(__name__)
 
 CHOICES = 16  # replies asked for in one request: a response comes whole, and replicas share what many requests bring
-RETRIES = 4  # of one request: with their pauses, long enough for a dying server to be gone
+RETRIES = 5  # of one request: with their pauses, long enough for a dying server to be gone
+BACKOFF = 0.2  # seconds before the first retry
 PROBE = 10.0  # seconds for an answer to the question whether a server is there
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds between two such questions
 TELL = 60.0  # seconds between two lines that say that a server is still awaited
@@ -61,6 +64,8 @@ class ServedSampler:
         """
         from transformers import AutoTokenizer
 
+        if trust_remote_code:
+            warn_remote_code(model)
         tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=trust_remote_code)
         self.backend, self.model, self.name = backend, model, name
         self.formatter = Formatter(tokenizer)
@@ -78,6 +83,7 @@ class ServedSampler:
             )
             for i in range(backend.replicas)
         ]
+        weakref.finalize(self, stop_all, self.processes)  # at exit, too
         self.restarts = 0  # of all replicas together
         self._restarted: set[int] = set()  # replicas that have died once
         self._http: HttpSampler | None = None
@@ -222,6 +228,8 @@ class ServedSampler:
             read_seconds=seconds,
             total_seconds=seconds,
             max_retries=RETRIES,
+            backoff_seconds=BACKOFF,
+            extra_body={} if self.backend.command else {"return_token_ids": True},  # each reply's own count
         )
         return HttpSampler(endpoint, self.name)
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, runtime_checkable
 
 from novelty import ExhaustiveGate, KSampledGate, ModelJudge, NoveltyGate
+from selfevolve import serving
 from selfevolve.assess import AssessmentSettings, Assessor
 from selfevolve.backbones import resolve_backbone
 from selfevolve.config import Recipe, TrainStage
@@ -19,30 +19,11 @@ from selfevolve.rewards import AskERule, RewardRule, Uncertainty
 from selfevolve.rundir import INITIALISATION, RunDir
 from selfevolve.sampling import Sampler, Sampling
 from selfevolve.seeds import derive
-from selfevolve.serving import close, make_sampler
 from selfevolve.stages import ask_e
 from selfevolve.train import LoraSpec, TrainSpec
 
 Report = Callable[[str, int, int], None]  # (what is being done, done, of)
 SERVERS = "servers"  # folder of the run with the logs of its servers
-
-
-@runtime_checkable
-class HasStart(Protocol):
-    """A sampler whose servers start beforehand, while other things are made ready."""
-
-    def start(self) -> None:
-        """Start, and do not wait."""
-        ...
-
-
-@runtime_checkable
-class HasCheck(Protocol):
-    """A sampler that can be looked after before a stage."""
-
-    def check(self) -> None:
-        """Raise where it cannot answer."""
-        ...
 
 
 @dataclass
@@ -117,11 +98,11 @@ class Context:
         place = (self._asked_for(weights, name, role, backend), backend.model_dump_json())
         if place not in self._loaded:
             log = self.run.path / SERVERS / f"r{self.round:02d}-{name.replace(' ', '-').replace('/', '-')}.log"
-            sampler = make_sampler(self.recipe, backend, place[0], name, log)
+            sampler = serving.make_sampler(self.recipe, backend, place[0], name, log)
             self._loaded[place] = Loaded(sampler, set())
             # of several training processes the main one alone samples from frozen models
-            if isinstance(sampler, HasStart) and os.environ.get("RANK", "0") == "0":
-                sampler.start()
+            if os.environ.get("RANK", "0") == "0":
+                serving.start(sampler)
         self._loaded[place].roles.add(role)
         return self._loaded[place].sampler
 
@@ -140,17 +121,16 @@ class Context:
         for place in places(self.recipe):
             if place.backend.kind == "endpoint":
                 for model in place.models or ("",):
-                    self.sampler(resolve_backbone(model), model, place.role)
+                    self.sampler(model, "base" if place.role == "base" else model, place.role)
         for loaded in self._loaded.values():
-            if isinstance(loaded.sampler, HasCheck):
-                loaded.sampler.check()
+            serving.check(loaded.sampler)
 
     def release(self, keep: Role | None = None) -> None:
         """Stop servers and forget loaded models, all but those of a role that is asked again."""
         over = [place for place, loaded in self._loaded.items() if keep not in loaded.roles]
         if over:
             self.__dict__.pop("referee", None)
-        close([self._loaded.pop(place).sampler for place in over])
+        serving.close([self._loaded.pop(place).sampler for place in over])
 
     # ------------------------------------------------------------ parts
 

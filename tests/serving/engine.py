@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Empty, SimpleQueue
@@ -43,6 +44,7 @@ class Engine:
         self.models: dict[str, Any] = {}
         self.bodies: list[dict[str, Any]] = []  # requests, as they came
         self.routes: list[str] = []
+        self.fronts: Counter[str] = Counter()  # requests by the server that handed them on
         self.waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
 
     @property
@@ -60,6 +62,7 @@ class Engine:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 engine.routes.append(self.path)
                 engine.bodies.append(body)
+                engine.fronts[self.headers["X-Front"]] += 1
                 one = _Waiting(body, self.path.endswith("/chat/completions"))
                 engine.waiting.put(one)
                 one.done.wait()

@@ -3,15 +3,18 @@
     python front.py --engine http://127.0.0.1:PORT --model NAME --host H --port P [--faults FOLDER]
 
 FOLDER tells when it fails: a file ``die-at-start-K`` ends start K (from 1) at once, ``die-after-K`` holds the number of
-completions after which start K ends without an answer, ``silent`` keeps it from ever listening, ``deaf`` from answering.
+completions after which start K ends without an answer, ``silent`` keeps it from ever listening, ``deaf`` from saying
+which models it has, ``stubborn`` from ending when asked to.
 It loads no model, so that it starts in a moment. Standard library only.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -21,6 +24,17 @@ from pathlib import Path
 from typing import Any
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def start_number(folder: Path) -> int:
+    """Return which start of the test this is, also where several start at once."""
+    for number in itertools.count(1):
+        try:
+            (folder / f"start-{number}").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return number
+    raise AssertionError
 
 
 class Front:
@@ -33,14 +47,14 @@ class Front:
         self.answered = 0
         self.dies_after: int | None = None
         if self.faults is not None:
-            starts = self.faults / "starts"
-            number = int(starts.read_text()) + 1 if starts.is_file() else 1
-            starts.write_text(str(number))
+            number = start_number(self.faults)
             with (self.faults / "pids").open("a") as pids:
                 pids.write(f"{os.getpid()}\n")
             (self.faults / "environment.json").write_text(json.dumps(dict(os.environ)))
             if (self.faults / f"die-at-start-{number}").is_file():
                 sys.exit("a reason to die: no such device")
+            if (self.faults / "stubborn").is_file():
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
             after = self.faults / f"die-after-{number}"
             self.dies_after = int(after.read_text()) if after.is_file() else None
 
@@ -52,7 +66,7 @@ class Front:
             if self.dies_after is not None and self.answered >= self.dies_after:
                 os._exit(9)
             self.answered += 1
-        request = urllib.request.Request(self.engine + path, body, {"Content-Type": "application/json"})
+        request = urllib.request.Request(self.engine + path, body, {"X-Front": str(os.getpid())})
         try:
             with OPENER.open(request, timeout=300) as response:
                 return 200, response.read()
