@@ -154,11 +154,13 @@ class _Over:
 
     def __call__(self) -> str | None:
         now = announced(self.run.path)
-        if now is not None:
-            self.gone = None
-            return None if now.attempt == self.told.attempt else "machine 0 has begun the stage anew"
+        if now is not None and now.attempt != self.told.attempt:
+            return "machine 0 has begun the stage anew"
         if self.first.look() is None:
             return f"machine 0 gave no sign of life for {self.first.silent:.0f} seconds"
+        if now is not None:
+            self.gone = None
+            return None
         self.gone = self.gone or time.monotonic()
         if time.monotonic() - self.gone > GRACE:
             return f"the stage ended on machine 0 more than {GRACE:.0f} seconds ago"

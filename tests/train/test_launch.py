@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from selfevolve.train.launch import LaunchError, command, environment, launch
+from selfevolve.train.launch import LaunchError, Meeting, command, environment, launch
 
 
 def test_command_never_asks_for_cpu_mode_by_flag() -> None:
@@ -21,10 +24,33 @@ def test_command_never_asks_for_cpu_mode_by_flag() -> None:
     assert "--config_file" in command(["m"], 2, Path("x.yaml"), cpu=False)
 
 
+def test_command_of_one_of_several_machines() -> None:
+    met = Meeting(2, 1, "10.0.0.1", 29400, lambda: None)
+    line = command(["m"], 8, Path("two_nodes.yaml"), cpu=False, meeting=met)
+    options = dict(pairwise(line))
+    wanted = {
+        "--num_processes": "8", "--num_machines": "2", "--machine_rank": "1", "--main_process_ip": "10.0.0.1",
+        "--main_process_port": "29400", "--config_file": "two_nodes.yaml",
+    }  # fmt: skip
+    assert {name: options[name] for name in wanted} == wanted
+    assert "--multi_gpu" not in line and "--multi_gpu" in command(["m"], 2, None, cpu=True, meeting=met)
+
+
 def test_environment() -> None:
     assert environment(2, True, {})["ACCELERATE_USE_CPU"] == "true"
     assert "ACCELERATE_USE_CPU" not in environment(2, False, {})
     assert environment(2, True, {"OMP_NUM_THREADS": "7"})["OMP_NUM_THREADS"] == "7"
+
+
+def test_a_worker_whose_run_is_gone_does_not_start() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    line = [sys.executable, "-c", "from selfevolve.train.launch import die_with_parent as d; d(); print('up')"]
+    for starter, status in ((gone.pid, 1), (os.getpid(), 0)):
+        done = subprocess.run(
+            line, env={**os.environ, "SELFEVOLVE_STARTED_BY": str(starter)}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status and ("up" in done.stdout) is (status == 0)
 
 
 def test_bad_arguments_are_refused() -> None:

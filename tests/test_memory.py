@@ -1,0 +1,117 @@
+"""Out of memory, inline and in child processes: one message that names the settings to change."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from selfevolve import stage_main
+from selfevolve.config import load_recipe
+from selfevolve.errors import UserError
+from selfevolve.round import TRAINING, first_failure, stage, train_stage
+from selfevolve.rundir import RunDir
+from selfevolve.stages import Context
+from selfevolve.stages.memory import MemoryFullError, is_out_of_memory, out_of_memory_is_clear
+from tests.test_run import SMALL
+
+CUDA = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.20 GiB is free."
+)
+CPU = "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
+
+
+def full(*_: object) -> dict[str, Any]:
+    import torch
+
+    raise torch.OutOfMemoryError(CUDA)
+
+
+def test_a_training_stage_names_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TRAINING, "questioner", full)
+    run = RunDir.create(tmp_path / "run", load_recipe("testbed/r_quest", SMALL))
+    with run.lock(), pytest.raises(MemoryFullError) as caught:
+        train_stage(Context(run, 1), "questioner")
+    said = str(caught.value)
+    assert "stage questioner ran out of memory: CUDA out of memory. Tried to allocate 2.00 GiB" in said
+    for setting in (
+        "micro_batch (now 256)",
+        "generation.batch (now 256)",
+        "lora.rank=16",
+        "gradient_checkpointing=true",
+    ):
+        assert setting in said
+    assert (tmp_path / "run/rounds/01/questioner.partial").is_dir()  # the stage is not complete
+
+
+def test_only_what_is_not_in_use_is_named() -> None:
+    recipe = load_recipe("testbed/r_quest", ["lora.rank=8", "gradient_checkpointing=true"])
+    with pytest.raises(MemoryFullError) as caught, out_of_memory_is_clear("solver", recipe, training=True):
+        full()
+    assert "lora.rank" not in caught.value.remedy and "gradient" not in caught.value.remedy
+    with pytest.raises(MemoryFullError) as caught, out_of_memory_is_clear("assessment", recipe):
+        full()
+    assert "generation.batch (now 1024)" in caught.value.remedy and "micro_batch" not in caught.value.remedy
+
+
+def test_another_stage_names_the_sampling(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "run", load_recipe("testbed/r_quest", SMALL))
+    with run.lock(), pytest.raises(MemoryFullError, match="stage candidates ran out of memory"):
+        stage(Context(run, 1), "candidates", full)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_it"),
+    [
+        (MemoryError(), True),
+        (RuntimeError(CPU), True),
+        (RuntimeError(CUDA), True),
+        (RuntimeError("shape mismatch"), False),
+        (ValueError(CUDA), False),
+    ],
+)
+def test_what_counts_as_out_of_memory(error: Exception, is_it: bool) -> None:
+    assert is_out_of_memory(error) is is_it
+
+
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solver: Any, rank: str) -> int:
+    """Run the entry of a stage's child process here."""
+    if not (tmp_path / "run").exists():
+        RunDir.create(tmp_path / "run", load_recipe("testbed/r_quest", SMALL))
+        (tmp_path / "stage").mkdir()
+    monkeypatch.setattr(stage_main, "die_with_parent", lambda: None)
+    monkeypatch.setitem(TRAINING, "solver", solver)
+    monkeypatch.setenv("RANK", rank)
+    return stage_main.main(str(tmp_path / "run"), "1", "solver", str(tmp_path / "stage"))
+
+
+def test_a_child_s_failure_reaches_the_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert child(tmp_path, monkeypatch, full, "1") == 1
+    assert "selfevolve: error: stage solver ran out of memory" in capsys.readouterr().err
+
+    def follow(ctx: object, folder: Path) -> dict[str, Any]:
+        raise RuntimeError("Connection closed by peer")
+
+    with pytest.raises(RuntimeError):
+        child(tmp_path, monkeypatch, follow, "0")
+    folder = tmp_path / "stage"
+    assert sorted(p.name for p in folder.iterdir()) == ["failure-0.json", "failure-1.json"]
+    for rank, seconds in ((1, 100), (0, 101)):  # which failed first, whatever the clock's grain
+        os.utime(folder / f"failure-{rank}.json", (seconds, seconds))
+    cause = first_failure(folder)
+    assert isinstance(cause, UserError) and "micro_batch" in cause.remedy
+    assert cause.message.startswith("stage solver ran out of memory: CUDA out of memory.")
+    os.utime(folder / "failure-0.json", (99, 99))
+    late = first_failure(folder)
+    assert late is not None and "Traceback" in late.message and "Connection closed by peer" in late.message
+
+
+def test_a_child_that_ends_well_leaves_its_counts_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert child(tmp_path, monkeypatch, lambda ctx, folder: {"rows": 3}, "0") == 0
+    assert {p.name: json.loads(p.read_text()) for p in (tmp_path / "stage").iterdir()} == {"counts.json": {"rows": 3}}
+    assert first_failure(tmp_path / "stage") is None
