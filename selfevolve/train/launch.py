@@ -53,6 +53,8 @@ def command(
     if meeting is not None:
         line += ["--machine_rank", str(meeting.rank)]
         line += ["--main_process_ip", meeting.address, "--main_process_port", str(meeting.port)]
+        # each machine starts its own processes; DeepSpeed would start all of them over ssh
+        line += ["--deepspeed_multinode_launcher", "standard"]
     elif processes > 1:
         line += ["--main_process_port", "0"]  # a free one, so that two runs can share a machine
     if processes > 1 and (accelerate_config is None or cpu):

@@ -31,9 +31,28 @@ def test_command_of_one_of_several_machines() -> None:
     wanted = {
         "--num_processes": "8", "--num_machines": "2", "--machine_rank": "1", "--main_process_ip": "10.0.0.1",
         "--main_process_port": "29400", "--config_file": "two_nodes.yaml",
+        "--deepspeed_multinode_launcher": "standard",
     }  # fmt: skip
     assert {name: options[name] for name in wanted} == wanted
     assert "--multi_gpu" not in line and "--multi_gpu" in command(["m"], 2, None, cpu=True, meeting=met)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_accelerate_reads_the_config_of_two_machines_as_it_is_meant(rank: int) -> None:
+    """Up to the start of processes: each machine starts its share, and all meet at the address that we gave."""
+    from accelerate.commands import launch as accelerate_launch
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    from selfevolve.config import recipes_folder
+
+    config = recipes_folder() / "accelerate" / "two_nodes.yaml"
+    line = command(["m"], 8, config, cpu=False, meeting=Meeting(2, rank, "127.0.0.1", 29437, lambda: None))
+    options = accelerate_launch.launch_command_parser().parse_args(line[3:])
+    found, _, _ = accelerate_launch._validate_launch_command(options)
+    prepare_multi_gpu_env(found)
+    assert (found.nnodes, found.nproc_per_node, found.node_rank) == ("2", "4", rank)
+    assert found.rdzv_endpoint == "127.0.0.1:29437"
+    assert (found.multi_gpu, found.mixed_precision, found.rdzv_backend) == (True, "bf16", "static")
 
 
 def test_environment() -> None:
