@@ -6,9 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from selfevolve import __version__
 from selfevolve.errors import UserError
+
+if TYPE_CHECKING:
+    from selfevolve.config import Recipe
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2  # argparse's own
@@ -75,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="new tokens a second of your machine in large batches (default: one CPU core's)",
     )
+    check.add_argument("--fill", type=float, metavar="X", help="expected length of a reply over its limit, in (0, 1]")
+    check.add_argument("--device", metavar="NAME", help="GPU to estimate for, such as h100, a100-80, l40s, rtx4090")
+    check.add_argument("--devices", type=int, metavar="N", help="how many (default: one a training process)")
     check.set_defaults(call=_check)
 
     asker = commands.add_parser(
@@ -123,6 +130,7 @@ def _run(arguments: argparse.Namespace) -> int:
     recipe = load_recipe(arguments.recipe, arguments.overrides)
     if missing := missing_files(recipe):
         raise UserError("\n".join(missing), "make the file, or give another as key=PATH")
+    _warn(recipe)
     out = arguments.out or Path("runs") / f"{recipe.name.replace('/', '-')}-s{recipe.seed}"
     # the slow import comes after the checks of what the user typed
     from selfevolve import evolve
@@ -134,7 +142,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _resume(arguments: argparse.Namespace) -> int:
     from selfevolve.rundir import RunDir
 
-    RunDir.open(arguments.run)
+    _warn(RunDir.open(arguments.run).recipe)
     from selfevolve import evolve
 
     evolve.resume(arguments.run)
@@ -150,17 +158,26 @@ def _join(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     from selfevolve.config import backends, config_hash, dump, load_recipe, missing_files
-    from selfevolve.estimate import estimate, table
+    from selfevolve.estimate import estimate, gpu_table, table
 
     recipe = load_recipe(arguments.recipe, arguments.overrides)
-    cost = estimate(recipe, arguments.tokens_per_second)
+    cost = estimate(recipe, arguments.tokens_per_second, arguments.fill)
+    on_gpus = gpu_table(recipe, cost, arguments.device, arguments.devices)
     print(dump(recipe), end="")
     print(f"\nconfig hash {config_hash(recipe)}\n")
-    print(table(cost))
+    print(f"{table(cost)}\n\n{on_gpus}")
     print(f"\nwhere frozen models live\n{backends.table(recipe)}")
     for line in missing_files(recipe):
         print(f"before it can run: {line}", file=sys.stderr)
+    _warn(recipe)
     return 0
+
+
+def _warn(recipe: Recipe) -> None:
+    from selfevolve.backbones import trust_warnings
+
+    for line in trust_warnings(recipe):
+        print(f"warning: {line}", file=sys.stderr)
 
 
 def _train_asker(arguments: argparse.Namespace) -> int:

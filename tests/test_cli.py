@@ -13,7 +13,6 @@ import pytest
 from selfevolve import cli, demo
 from selfevolve.config import list_recipes, load_recipe
 from selfevolve.errors import UserError
-from selfevolve.estimate import FILL, LEARN_COST, duration, estimate
 from selfevolve.rundir import STAGES, RunDir
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,6 +64,9 @@ def test_check_loads_no_torch():
         (["check", "testbed/nowhere"], "no recipe 'testbed/nowhere'"),
         (["check", "testbed/r_quest", "solver.stepz=1"], "unknown key 'solver.stepz'"),
         (["check", "testbed/r_quest", "--tokens-per-second", "0"], "must be above 0"),
+        (["check", "testbed/r_quest", "--fill", "1.5"], "the fill is 1.5"),
+        (["check", "testbed/r_quest", "--devices", "0"], "--devices is 0"),
+        (["check", "testbed/r_quest", "--device", "h10"], "did you mean h100?"),
         (["run", "testbed/r_quest", "solver.learning_rate=fast"], "solver.learning_rate is 'fast'"),
         (["run", "qwen3-4b-base/r_quest"], "initialisation.data is 'initialisation.jsonl'"),
         (["resume", "nowhere"], "nowhere is no run folder"),
@@ -159,65 +161,22 @@ def test_check_shows_the_resolved_recipe_and_its_cost(capsys):
     assert cli.main(["check", "testbed/r_quest", "solver.steps=9", "--tokens-per-second", "1000"]) == 0
     out = capsys.readouterr().out
     assert "\n  steps: 9\n" in out and "config hash " in out and "1,000 new tokens a second" in out
-    assert cli.main(["check", "qwen3-4b-base/r_quest"]) == 0
-    assert "before it can run: initialisation.data" in capsys.readouterr().err
+    assert cli.main(["check", "qwen3-4b-base/r_quest", "--device", "A100-80", "--devices", "8", "--fill", "0.2"]) == 0
+    told = capsys.readouterr()
+    assert "before it can run: initialisation.data" in told.err and "warning" not in told.err
+    assert "GPU time on 8 x A100 SXM, 80 GB" in told.out and "fill 20% of their limit" in told.out
 
 
-# -- the estimate, worked by hand
-
-SMALL = [
-    *("rounds=3", "candidates=10", "novelty.k=3", "diagnostics.sample=0", "diagnostics.heldout=5"),
-    *("diagnostics.solver_samples=2", "assessment.validity.votes=5", "assessment.solutions=6"),
-    *("questioner.steps=2", "questioner.prompts=4", "questioner.responses=2", "questioner.global_batch=4"),
-    *("solver.steps=3", "solver.prompts=2", "solver.responses=5", "solver.global_batch=2"),
-    *("initialisation.steps=1", "initialisation.prompts=2", "initialisation.responses=4"),
-    *("initialisation.global_batch=2", "generation.max_new_tokens={question: 50, solution: 40, judge: 4}"),
-]
-
-
-def test_estimate():
-    result = estimate(load_recipe("testbed/r_quest", SMALL), 100)
-    costs = {c.stage: c for c in (*result.once, *result.a_round)}
-    # 1 step x 2 x 4 replies of 40 tokens, generated and learned
-    assert (costs["initialisation"].replies, costs["initialisation"].tokens) == (8, 320)
-    assert costs["initialisation"].seconds == pytest.approx(FILL * 320 * (1 + LEARN_COST) / 100)
-    # 16 candidates of 50; each 5 votes and 6 solutions of 40, and 3 comparisons of 4
-    assert costs["questioner"].replies == 16 + 16 * 11 + 48
-    assert costs["questioner"].tokens == 16 * 50 + 16 * 11 * 40 + 48 * 4
-    assert costs["questioner"].seconds == pytest.approx(FILL * (costs["questioner"].tokens + LEARN_COST * 800) / 100)
-    assert (costs["candidates"].replies, costs["candidates"].tokens) == (10, 500)
-    assert (costs["assessment"].replies, costs["assessment"].tokens) == (110, 4400)
-    assert (costs["solver"].replies, costs["solver"].tokens) == (30, 1200)
-    assert (costs["diagnostics"].replies, costs["diagnostics"].tokens) == (20, 800)
-    per_round = 800 + 7040 + 192 + 500 + 4400 + 1200 + 800
-    assert result.tokens == 320 + 3 * per_round
-    learned = 320 + 3 * (800 + 1200)
-    assert result.seconds == pytest.approx(FILL * (result.tokens + LEARN_COST * learned) / 100)
-
-
-@pytest.mark.parametrize(
-    ("override", "stage", "replies"),
-    [
-        ("assessment.validity.judge=off", "assessment", 60),
-        ("novelty.gate=none", "questioner", 16 + 176),
-        ("novelty.gate=exhaustive", "questioner", 16 + 176 + 16 * 7),
-    ],
-)
-def test_estimate_follows_the_gates(override, stage, replies):
-    result = estimate(load_recipe("testbed/r_quest", [*SMALL, override]))
-    assert {c.stage: c.replies for c in result.a_round}[stage] == replies
-
-
-def test_estimate_without_initialisation():
-    assert estimate(load_recipe("testbed/r_zero_code")).once == ()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(5.25, "5.2 s"), (119, "119.0 s"), (120, "2.0 min"), (7199, "120.0 min"), (7200, "2.0 h"), (172800, "2.0 d")],
-)
-def test_duration(seconds, shown):
-    assert duration(seconds) == shown
+def test_check_and_run_warn_of_foreign_code(capsys, monkeypatch, tmp_path):
+    data = tmp_path / "data.jsonl"
+    data.touch()
+    words = ["qwen3-4b-base/r_quest", "trust_remote_code=true", f"initialisation.data={data}"]
+    monkeypatch.setitem(sys.modules, "selfevolve.evolve", SimpleNamespace(run=lambda recipe, out: None))
+    monkeypatch.setattr("selfevolve.evolve", sys.modules["selfevolve.evolve"], raising=False)
+    for command in ("check", "run"):
+        assert cli.main([command, *words]) == 0
+        error = capsys.readouterr().err
+        assert error.count("warning: trust_remote_code is true: code that comes with Qwen/Qwen3-4B-Base will run") == 1
 
 
 # -- the demo
