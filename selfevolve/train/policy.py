@@ -1,4 +1,4 @@
-"""The policy of a stage: loading, adapters, whether anything was learned, and saving."""
+"""The policy of a stage: loading, adapters, and saving."""
 
 from __future__ import annotations
 
@@ -52,21 +52,14 @@ def adapters(spec: TrainSpec) -> Any:
     )
 
 
-def fingerprint(model: Any) -> list[tuple[float, float]]:
-    """Return two sums over each trainable tensor: equal before and after training means that nothing was learned."""
-    sums = []
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            wide = parameter.detach().double()
-            sums.append((float(wide.sum()), float((wide * wide).sum())))
-    return sums
-
-
 def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
     """Write weights (adapters merged), config and tokenizer to ``out``, which appears whole or not at all."""
     accelerator = trainer.accelerator
     policy = accelerator.unwrap_model(trainer.model)
-    if trainer.spec.lora is not None:
+    if trainer.copy is not None:
+        policy = trainer.copy.final()
+        weights = policy.state_dict()
+    elif trainer.spec.lora is not None:
         policy = policy.merge_and_unload()
         weights = policy.state_dict()
     else:

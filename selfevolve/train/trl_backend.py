@@ -31,8 +31,9 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
 from selfevolve.sampling.transformers_sampler import Formatter, TransformersSampler, end_ids, quiet_bars
+from selfevolve.train import sharded
 from selfevolve.train.conversations import ConversationMaker
-from selfevolve.train.policy import adapters, fingerprint, load_policy, on_cpu, save_policy
+from selfevolve.train.policy import adapters, load_policy, on_cpu, save_policy
 from selfevolve.train.rollouts import Clock, LocalRollouts, Maker, RolloutMaker, Stage, length_warnings, make_plan
 from selfevolve.train.spec import (
     BatchReward,
@@ -141,10 +142,11 @@ def _train(
     process = (state.process_index, state.num_processes)
     maker = make_maker(Stage(rows, plan, spec, process, clock, formatter, end_ids(model, tokenizer), context))
     with tempfile.TemporaryDirectory() as scratch, quiet_bars():
-        trainer = _Trainer(model, tokenizer, maker, sampler, progress, _config(spec, state.num_processes, scratch))
-        before = fingerprint(trainer.model)
+        config = _config(spec, state.num_processes, scratch)
+        sharded.honour_config_on_cpu()
+        trainer = _Trainer(model, tokenizer, maker, sampler, progress, config)
         trainer.train()
-    if fingerprint(trainer.model) == before:
+    if sharded.fingerprint(trainer.model) == trainer.before:
         flat = sum(row.zero_spread for row in trainer.steps.rows)
         groups = sum(row.groups for row in trainer.steps.rows)
         raise TrainingError(
@@ -170,6 +172,7 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
     """Return TRL's configuration: every default that does not fit a stage is set here."""
     micro = spec.micro(processes)
     cpu = on_cpu(spec)
+    os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16" if spec.dtype == "bfloat16" else "no"  # not accelerate's file
     return GRPOConfig(
         output_dir=scratch,
         max_steps=spec.steps * spec.updates,
@@ -221,6 +224,9 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         self.sampler: Any = None
         self.local: LocalRollouts | None = None
         self.outside: Tensor | None = None  # during a loss: tokens without gradient, shape of completion_ids
+        self.kind = type(model)  # FSDP2 changes a model's class in place
+        self.copy: sharded.WholeCopy | None = None  # what is sampled from, where the live weights are sharded
+        self.before: Any = None  # fingerprint before the first update
         super().__init__(
             model=model,
             reward_funcs=_no_reward,
@@ -231,14 +237,9 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
             rollout_func=_roll_out,
         )
         self.remove_callback(PrinterCallback)
-        if self.is_fsdp_enabled or (
-            self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3
-        ):
-            raise TrainingError(
-                "the weights are sharded over the processes, which decode different numbers of tokens and would wait "
-                "for each other for ever",
-                "Use a configuration with whole weights in each process (ddp.yaml), with lora if memory is short.",
-            )
+        self.sharding = sharded.sharding_of(self.accelerator)
+        if self.sharding is sharded.Sharding.FSDP2 and self.ref_model is not None:
+            sharded.fill_reference(self.accelerator, self.ref_model, self.model)
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
             raise TrainingError("the policy has no trainable weight", "Load it without frozen parameters.")
         self.steps = StepLog(self.clock, self.spec.updates, progress if self.accelerator.is_main_process else None)
@@ -274,19 +275,25 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
 
     @contextmanager
     def ready(self) -> Any:
-        """Make the live policy one that can be sampled from: whole weights, the trainer's number types."""
+        """Make the policy one that can be sampled from: no checkpointing, the trainer's number types."""
         with ExitStack() as stack:
-            stack.enter_context(unwrap_model_for_generation(self.model_wrapped, self.accelerator))
+            if self.copy is None:
+                stack.enter_context(unwrap_model_for_generation(self.model_wrapped, self.accelerator))
             stack.enter_context(self.accelerator.autocast())
             yield
 
     def roll_out(self) -> LocalRollouts:
         """Make the next rollout batch with the current weights."""
-        if self.sampler is None:
-            policy = self.accelerator.unwrap_model(self.model)
-            make = self.make_sampler or self._own_sampler
-            self.sampler = make(policy, self.processing_class)
-        self.local = self.maker.make(self.steps.begin(), self.sampler, self.ready)
+        step = self.steps.begin()
+        with self.clock.part("gather"):
+            if self.sampler is None:  # the first batch: the weights are sharded by now
+                policy = self.accelerator.unwrap_model(self.model)
+                self.before, self.copy = sharded.begin(policy, self.kind, self.spec, self.sharding, self.accelerator)
+                make = self.make_sampler or self._own_sampler
+                self.sampler = make(policy if self.copy is None else self.copy.model, self.processing_class)
+            elif self.copy is not None:
+                self.copy.refresh()
+        self.local = self.maker.make(step, self.sampler, self.ready)
         return self.local
 
     def _own_sampler(self, policy: Any, tokenizer: Any) -> TransformersSampler:

@@ -1,0 +1,138 @@
+"""Stages for `test_sharded`: imports TRL once, then forks one or two processes a case, each of which trains.
+
+``python -m tests.train.sharded_stage FOLDER CASE...``; a case is a JSON object, see `Case`. Each process writes
+``FOLDER/NAME-RANK.json``; the trained policy lies in ``FOLDER/NAME``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from selfevolve.sampling import user
+from selfevolve.train import LoraSpec, RolloutBatch, TrainRow, TrainSpec
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training."""
+
+    name: str
+    policy: str  # folder
+    sharded: bool = False  # two processes under FSDP2; else one process alone
+    lora: bool = False
+    rate: float = 1e-3
+    kl: float = 0.05
+    dtype: str = "float32"
+    lean: bool = False  # only the main process reads weights (cpu_ram_efficient_loading)
+    checkpointed: bool = False  # FSDP's activation checkpointing
+    flat: bool = False  # no spread of rewards
+
+
+FSDP = {
+    "ACCELERATE_USE_FSDP": "true",
+    "FSDP_VERSION": "2",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+    "FSDP_RESHARD_AFTER_FORWARD": "true",
+}
+
+
+def spec_of(case: Case) -> TrainSpec:
+    """Two steps of one update each, so that the processes' shuffles of their own completions play no part."""
+    return TrainSpec(
+        steps=2,
+        prompts=4,
+        responses=4,
+        global_batch=4,
+        micro_batch=4,
+        learning_rate=case.rate,
+        kl=case.kl,
+        max_prompt_tokens=64,
+        max_new_tokens=12,
+        lora=LoraSpec(rank=4, alpha=8.0) if case.lora else None,
+        device="cpu",
+        dtype=case.dtype,  # type: ignore[arg-type]
+    )
+
+
+def play(case: Case, folder: Path, rank: int) -> None:
+    """Train one case in this process and write what it saw."""
+    import torch
+
+    from selfevolve.train import sharded, trl_backend
+
+    torch.set_num_threads(1)
+    record: dict[str, Any] = {"case": asdict(case), "texts": [], "live": {}}
+
+    def reward(batch: RolloutBatch) -> list[float | None]:
+        record["texts"].append([rollout.text for rollout in batch.rollouts])
+        return [0.0 if case.flat else float(len(set(rollout.text.split()))) for rollout in batch.rollouts]
+
+    save = trl_backend.save_policy
+
+    def look_then_save(trainer: Any, *rest: Any) -> None:
+        parameters = list(trainer.model.named_parameters())
+        record["sharding"] = trainer.sharding.value
+        record["held"] = sum(sharded.slice_of(p).numel() for _, p in parameters)
+        record["all"] = sum(p.numel() for _, p in parameters)
+        live = dict(sharded.whole(parameters, trainer.sharding, trainer.accelerator.device))
+        if rank == 0:
+            torch.save({name: values.clone() for name, values in live.items()}, folder / f"{case.name}.pt")
+        save(trainer, *rest)
+
+    trl_backend.save_policy = look_then_save  # type: ignore[assignment]
+    rows = [TrainRow(user(f"w{i} w{i + 1}")) for i in range(4)]
+    try:
+        result = trl_backend.train(Path(case.policy), rows, reward, spec_of(case), folder / case.name)
+        record["log"] = [asdict(row) for row in result.log]
+    except Exception as error:
+        traceback.print_exc()
+        record["error"] = f"{type(error).__name__}: {error}"
+    (folder / f"{case.name}-{rank}.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+def fork(case: Case, folder: Path) -> None:
+    """Run one case on its processes and wait for them."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    children = []
+    count = 2 if case.sharded else 1
+    for rank in range(count):
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        if case.sharded:
+            world = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+            os.environ.update({name: str(value) for name, value in world.items()})
+            os.environ.update(FSDP, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+            os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = str(case.lean).lower()
+            os.environ["FSDP_ACTIVATION_CHECKPOINTING"] = str(case.checkpointed).lower()
+        status = 1
+        try:
+            play(case, folder, rank)
+            status = 0
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    os.environ["ACCELERATE_USE_CPU"] = "true"
+    import peft  # noqa: F401
+    import torch.distributed.fsdp  # noqa: F401  (read once, before the forks)
+
+    import selfevolve.train.trl_backend  # noqa: F401
+
+    for text in sys.argv[2:]:
+        fork(Case(**json.loads(text)), Path(sys.argv[1]))
