@@ -77,7 +77,7 @@ def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log:
 
 def start(sampler: Sampler) -> None:
     """Start what the sampler rests on, and do not wait: servers come up while other things are made ready."""
-    if (begin := getattr(sampler, "start", None)) is not None:
+    if (begin := getattr(sampler, "prepare", None)) is not None:
         begin()
 
 

@@ -32,6 +32,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds between two such questions
 TELL = 60.0  # seconds between two lines that say that a server is still awaited
 FAILED = (FinishReason.TIMEOUT, FinishReason.ERROR)
 
+_made: weakref.WeakSet[ServedSampler] = weakref.WeakSet()  # those of this process
+
 
 class ServedSampler:
     """Answer prompts with a model on servers that this sampler starts; a `KeyedSampler`.
@@ -84,16 +86,28 @@ class ServedSampler:
             for i in range(backend.replicas)
         ]
         weakref.finalize(self, stop_all, self.processes)  # at exit, too
+        _made.add(self)
         self.restarts = 0  # of all replicas together
         self._restarted: set[int] = set()  # replicas that have died once
         self._http: HttpSampler | None = None
         self._awaited = False  # some replica was started and has not answered yet
         self._begun = 0.0  # `time.monotonic` at the last start
 
+    def prepare(self) -> None:
+        """Start the servers now, unless others on the same devices are on their way: then the first call does."""
+        if not self._rivals():
+            self.start()
+
     def start(self) -> None:
-        """Start the servers, where they were not, and do not wait for them."""
+        """Start the servers, where they were not, and do not wait for them.
+
+        Others that start on the same devices come up first: engines that take their share of the memory at one time
+        misjudge what is left.
+        """
         if self._begun:
             return
+        for other in self._rivals():
+            other._ready()
         self._begun = time.monotonic()
         self._awaited = True
         for process in self.processes:
@@ -167,6 +181,22 @@ class ServedSampler:
         if self._http is not None:
             self._http.close()
         self._http = None
+
+    @property
+    def ready(self) -> bool:
+        """True once all servers have answered since their last start."""
+        return bool(self._begun) and not self._awaited
+
+    def _rivals(self) -> list[ServedSampler]:
+        """Return the others that are starting on devices of these servers; without a list a server may take all."""
+        mine = set(self.backend.devices)
+        return [
+            other
+            for other in list(_made)
+            if other is not self
+            and other._awaited
+            and (not mine or not other.backend.devices or mine & set(other.backend.devices))
+        ]
 
     def _mend(self) -> None:
         """Start each replica that died again, on its port and without waiting; the second time is an error."""
