@@ -118,7 +118,12 @@ def check_training_set(
     message = f"{len(examples)} training examples, and at least {minimum} are needed; no step was made"
     if decisions:
         message += "\n" + align([("decision", "questions"), *((name, str(n)) for name, n in decisions.items())])
-    remedy = "Widen the window of kept shares, ask for more candidates, or see above why questions were dropped."
+    remedy = (
+        "Look at the largest row above: too_easy and too_hard ask for a wider window (assessment.share_low, share_high), "
+        "invalid for a look at the validity judge (assessment.validity), undecided and no_answer for longer replies "
+        "(generation.max_new_tokens.solution), malformed for longer or better questions; where few are kept, raise "
+        "candidates."
+    )
     return _raise_or_warn(message, remedy, stop)
 
 
@@ -165,9 +170,12 @@ def check_reward_spread(
         ("rewards", f"{min(values):.4g} to {max(values):.4g}" if values else "none"),
     ]
     message = f"no spread of rewards in any of {len(groups)} groups, so no step can change the model\n{align(rows)}"
-    remedy = "Check the reward, the temperature, and whether the questions are all too easy or too hard."
+    remedy = (
+        "Where all rewards are the lowest, read the replies: they miss the format (prompts, max_new_tokens). Else raise "
+        "the temperature or responses, or look whether the questions are all too easy or too hard."
+    )
     if limited:
-        message, remedy = f"{message}\n{cut}", "Raise the limit, so that replies can reach an answer."
+        message, remedy = f"{message}\n{cut}", "Raise the limit (generation.max_new_tokens), so that replies can end."
     return _raise_or_warn(message, remedy, stop)
 
 

@@ -93,7 +93,7 @@ def test_all_cut_off_names_the_limit() -> None:
     with pytest.raises(NothingToLearn) as raised:
         check_reward_spread(groups, cut_off=32, max_tokens=256)
     assert "32 of 32 replies were cut off at the limit of 256 tokens" in str(raised.value)
-    assert "Raise the limit" in str(raised.value)
+    assert "Raise the limit (generation.max_new_tokens)" in str(raised.value)
     (warning,) = check_reward_spread(groups, cut_off=32, max_tokens=256, stop=False)
     assert "256" in warning
     with pytest.raises(NothingToLearn) as few:
