@@ -119,7 +119,7 @@ def check_training_set(
     if decisions:
         message += "\n" + align([("decision", "questions"), *((name, str(n)) for name, n in decisions.items())])
     remedy = (
-        "Look at the largest row above: too_easy and too_hard ask for a wider window (assessment.share_low, share_high), "
+        "Look at the largest row: too_easy and too_hard ask for a wider window (assessment.share_low, share_high), "
         "invalid for a look at the validity judge (assessment.validity), undecided and no_answer for longer replies "
         "(generation.max_new_tokens.solution), malformed for longer or better questions; where few are kept, raise "
         "candidates."
@@ -171,8 +171,8 @@ def check_reward_spread(
     ]
     message = f"no spread of rewards in any of {len(groups)} groups, so no step can change the model\n{align(rows)}"
     remedy = (
-        "Where all rewards are the lowest, read the replies: they miss the format (prompts, max_new_tokens). Else raise "
-        "the temperature or responses, or look whether the questions are all too easy or too hard."
+        "Where all rewards are the lowest, read the replies: they miss the format (prompts, max_new_tokens). Else "
+        "raise the temperature or responses, or look whether the questions are all too easy or too hard."
     )
     if limited:
         message, remedy = f"{message}\n{cut}", "Raise the limit (generation.max_new_tokens), so that replies can end."
