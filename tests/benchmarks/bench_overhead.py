@@ -5,10 +5,11 @@
 Both ways are measured in turn in one process, and the median ratio is told with its quartiles; CPU seconds are the figure
 to read on a busy machine. What is compared, on the testbed's base model and questions:
 
-* ``sample``: `TransformersSampler.sample` (prompt texts, tokens, decoding, texts, replies) against the bare decoding loop
-  `Decoder.decode` on the same token ids, with the same draws.
-* ``assess``: a whole assessment with the questioner's reward (votes, novelty, solutions, vote over answers) against the
-  bare decoding of the very prompts that it asked for.
+* ``sample``: `TransformersSampler.sample` against the bare engine from text to text: the tokenizer on the rendered prompts,
+  the decoding loop (`Decoder.decode`) with the same draws, the tokenizer on the new tokens.
+* ``sample_over_decoding``: the same against the decoding loop alone, on token ids.
+* ``assess``: a whole assessment with the questioner's reward (prompts, votes, novelty, solutions, vote over answers)
+  against the bare engine, from text to text, on the very calls that it made.
 * ``generate``: `TransformersSampler.sample_ids` against ``model.generate``: the same prompts, batch and number of new
   tokens; no reply ends early, so neither the shared prefixes nor the dropped rows of ours are paid for by a shorter reply.
 * ``http``: `HttpSampler.sample` against bare httpx (a client a thread, body ready, JSON read) on the same server, a
@@ -48,14 +49,23 @@ from tests.benchmarks.pairs import paired
 
 
 class Recorder(TransformersSampler):
-    """Keeps what its decoder was asked for, to be asked again bare."""
+    """Keeps what it was asked for, with the prompts as text, to be asked again bare."""
 
-    calls: list[tuple[Any, Sampling, Any]]
+    calls: list[tuple[list[str], Sampling, Any]]
 
-    def sample_ids(self, prompts: Any, sampling: Sampling, keys: Any = None) -> Any:
+    def sample_keyed(self, prompts: Any, sampling: Sampling, keys: Any) -> Any:
         """Keep the call and make it."""
-        self.calls.append((prompts, sampling, keys))
-        return super().sample_ids(prompts, sampling, keys)
+        self.calls.append(([self.formatter.text(prompt) for prompt in prompts], sampling, list(keys)))
+        return super().sample_keyed(prompts, sampling, keys)
+
+
+def bare(sampler: TransformersSampler, texts: list[str], sampling: Sampling, keys: Any) -> list[str]:
+    """Answer texts with texts, with no layer of ours but the decoding loop."""
+    ids = sampler.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    groups = sampler.decoder.decode(ids, sampling, keys)
+    new = [list(completion.ids) for group in groups for completion in group]
+    found: list[str] = sampler.tokenizer.batch_decode(new, skip_special_tokens=True)
+    return found
 
 
 def loaded(batch: int) -> TransformersSampler:
@@ -88,8 +98,11 @@ def transformers_part(count: int, repeats: int, batch: int, tokens: int) -> dict
     prompts = [pack.solve(c.question or "") for c in candidates]
     ids, sampling = sampler.prompt_ids(prompts), Sampling(n=10, max_tokens=72)
     made = sum(r.completion_tokens for group in sampler.sample(prompts, sampling) for r in group)
-    both = paired(lambda: sampler.sample(prompts, sampling), lambda: sampler.decoder.decode(ids, sampling), repeats)
+    texts = [sampler.formatter.text(prompt) for prompt in prompts]
+    both = paired(lambda: sampler.sample(prompts, sampling), lambda: bare(sampler, texts, sampling, None), repeats)
     found["sample"] = both.to_json() | rates(both.to_json()["cpu_seconds"], tokens=made)
+    both = paired(lambda: sampler.sample(prompts, sampling), lambda: sampler.decoder.decode(ids, sampling), repeats)
+    found["sample_over_decoding"] = both.to_json()
 
     recorder = Recorder(sampler.model, sampler.tokenizer, name="base", batch=batch)
     recorder.calls = []
@@ -98,12 +111,12 @@ def transformers_part(count: int, repeats: int, batch: int, tokens: int) -> dict
     whole.assess(candidates, seed=1, rewarded=True)
     calls, made = list(recorder.calls), sum(whole.usage.tokens.values())
 
-    def bare() -> None:
+    def all_bare() -> None:
         for call in calls:
-            sampler.decoder.decode(*call)
+            bare(sampler, *call)
 
     # a new assessor each time, whose judge remembers nothing
-    both = paired(lambda: assessor(sampler, draws).assess(candidates, seed=1, rewarded=True), bare, repeats)
+    both = paired(lambda: assessor(sampler, draws).assess(candidates, seed=1, rewarded=True), all_bare, repeats)
     found["assess"] = both.to_json() | rates(both.to_json()["cpu_seconds"], questions=count, tokens=made)
 
     sampler.decoder.end_ids = ()
