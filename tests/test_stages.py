@@ -9,12 +9,14 @@ import pytest
 
 from selfevolve.config import load_recipe
 from selfevolve.diagnostics import NothingToLearn
+from selfevolve.records import Assessed, Candidate, Decision
 from selfevolve.rundir import RunDir, read_jsonl
 from selfevolve.sampling import FinishReason, Reply
 from selfevolve.seeds import derive
 from selfevolve.stages import Context, data
 from selfevolve.stages.diagnostics import Outcome, grade
 from selfevolve.stages.initialisation import validity_reward
+from selfevolve.stages.questioner import refuse_all_undecided
 from selfevolve.train import Rollout
 
 
@@ -45,6 +47,23 @@ def test_nothing_kept_stops_with_the_reasons(tmp_path: Path, monkeypatch: pytest
     rows = [assessed("invalid", None, i) for i in range(5)] + [assessed("too_easy", "1", 9)]
     with pytest.raises(NothingToLearn, match=r"invalid +5"):
         data(context(tmp_path, monkeypatch, rows), tmp_path)
+
+
+def judged(question: str | None, decision: Decision, reason: str = "") -> Assessed:
+    candidate = Candidate("c", 1, "questioner", 1, 0, "reply", "stop", question, None, None)
+    return Assessed(candidate, None, None, None, None, decision, reason)
+
+
+def test_a_step_without_one_decided_question_stops_with_the_reasons() -> None:
+    unread = judged("q", Decision.UNDECIDED, "only 0 of 3 votes could be read")
+    malformed = judged(None, Decision.MALFORMED)
+    refuse_all_undecided([unread, unread, judged("q", Decision.TOO_EASY)])
+    refuse_all_undecided([malformed, malformed])  # nothing undecided; the check of the spread speaks of these
+    with pytest.raises(NothingToLearn) as caught:
+        refuse_all_undecided([malformed, unread, judged("p", Decision.UNGRADABLE, "cut off"), unread])
+    said = str(caught.value)
+    assert "none of the 3 questions" in said and "2          only 0 of 3 votes could be read" in said
+    assert "1          cut off" in said and "request_seconds" in said
 
 
 def test_seeds_differ_by_every_part_of_their_path() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from selfevolve.diagnostics import NothingToLearn
+from selfevolve.diagnostics.monitor import align
 from selfevolve.questions import read_candidate
-from selfevolve.records import Assessed
+from selfevolve.records import Assessed, Decision
 from selfevolve.stages import ask_e
 from selfevolve.stages.ask_e_sessions import Checked, Outcome
 from selfevolve.stages.context import Context
@@ -71,6 +74,7 @@ def _written(ctx: Context, assessed: Sequence[Assessed], records: TextIO) -> lis
     for a, truth in zip(assessed, truths, strict=True):
         records.write(json.dumps(a.to_json(truth), ensure_ascii=False) + "\n")
     records.flush()
+    refuse_all_undecided(assessed)
     return [a.reward.total if a.reward else None for a in assessed]
 
 
@@ -79,3 +83,21 @@ def _exact_truths(ctx: Context, questions: list[str | None]) -> list[dict[str, A
     if ctx.referee is None or ctx.referee.source != "oracle":
         return [None] * len(questions)
     return ctx.referee.truths(questions)
+
+
+def refuse_all_undecided(assessed: Sequence[Assessed]) -> None:
+    """Stop a step none of whose questions could be decided: rewards of 0 would say nothing.
+
+    Raises:
+        NothingToLearn: with the reasons.
+    """
+    asked = [a for a in assessed if a.candidate.question is not None]
+    reasons = Counter(a.reason for a in asked if a.decision in (Decision.UNDECIDED, Decision.UNGRADABLE))
+    if not asked or reasons.total() < len(asked):
+        return
+    rows = [("questions", "undecided because"), *((str(n), reason) for reason, n in reasons.most_common(5))]
+    raise NothingToLearn(
+        f"none of the {len(asked)} questions of this step could be decided: rewards say nothing\n{align(rows)}",
+        "The replies about them failed or cannot be read. On a server: its log in the run's folder servers/, and "
+        "request_seconds of its backend; else longer replies (generation.max_new_tokens.solution) or other prompts.",
+    )
