@@ -175,7 +175,7 @@ def check_versions(theirs: dict[str, Any], ours: dict[str, Any], host: str) -> N
     """
     rows = [(k, theirs.get(k), ours.get(k)) for k in dict.fromkeys((*theirs, *ours)) if theirs.get(k) != ours.get(k)]
     if rows:
-        table = "".join(f"\n  {name}: {there} there, {here} here" for name, there, here in rows)
+        table = "".join(f"\n  {name}: {there or 'none'} there, {here or 'none'} here" for name, there, here in rows)
         raise UserError(
             f"machine 0 ({host}) has other versions than this machine:{table}",
             "install the same versions on all machines, from one checkout, and join again",
