@@ -129,3 +129,15 @@ def test_what_is_missing_is_named_before_the_run(tmp_path: Path, monkeypatch: py
     ]
     monkeypatch.setenv("JUDGE_KEY", "k")
     assert len(missing_files(made)) == 1
+
+
+def test_the_examples_of_the_page_are_recipes(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "backends.md").read_text(encoding="utf-8")
+    examples = [part.split("```")[0] for part in page.split("```yaml\n")[1:]]
+    kinds = []
+    for number, text in enumerate(examples):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(f"base: qwen3-4b-base/r_quest_one_gpu\n{text}", encoding="utf-8")
+        kinds.append([place.backend.kind for place in places(load_recipe(file))])
+    assert kinds[0] == ["vllm"] * 3 and kinds[3] == ["server", "server", "endpoint", "endpoint"]
+    assert len(kinds) == 5
