@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from selfevolve.train.spec import TrainingError
 
 _TAIL = 30  # last lines of the child's output that an error repeats
@@ -43,8 +45,8 @@ def command(
     """Return the command line that runs ``python -m module_args...`` under accelerate.
 
     ``accelerate launch --cpu --num_processes 2`` silently runs one process. Several processes on a CPU are asked for as
-    ``--multi_gpu`` with ``ACCELERATE_USE_CPU`` in the environment, see `environment`. With a meeting, ``processes``
-    counts those of all machines.
+    ``--multi_gpu`` with ``ACCELERATE_USE_CPU`` in the environment, see `environment`; the flag would set aside what a
+    file says about sharding, so such a file goes without it. With a meeting, ``processes`` are those of all machines.
     """
     line = [sys.executable, "-m", "accelerate.commands.launch"]
     if accelerate_config is not None:
@@ -57,11 +59,17 @@ def command(
         line += ["--deepspeed_multinode_launcher", "standard"]
     elif processes > 1:
         line += ["--main_process_port", "0"]  # a free one, so that two runs can share a machine
-    if processes > 1 and (accelerate_config is None or cpu):
+    if processes > 1 and (accelerate_config is None or (cpu and not _shards(accelerate_config))):
         line += ["--multi_gpu"]
     if accelerate_config is None:
         line += ["--mixed_precision", "no", "--dynamo_backend", "no"]
     return [*line, "-m", *module_args]
+
+
+def _shards(accelerate_config: Path) -> bool:
+    """Return whether an accelerate configuration asks for sharded weights."""
+    settings = yaml.safe_load(accelerate_config.read_text(encoding="utf-8"))
+    return isinstance(settings, dict) and settings.get("distributed_type") in ("FSDP", "DEEPSPEED")
 
 
 def environment(processes: int, cpu: bool, base: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from selfevolve.sampling.weights import refuse_pickled, warn_remote_code
+from selfevolve.train.sharded import Sharding, WholeCopy
 from selfevolve.train.spec import TrainingError, TrainSpec
 
 
@@ -56,8 +57,9 @@ def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
     """Write weights (adapters merged), config and tokenizer to ``out``, which appears whole or not at all."""
     accelerator = trainer.accelerator
     policy = accelerator.unwrap_model(trainer.model)
-    if trainer.copy is not None:
-        policy = trainer.copy.final()
+    if trainer.sharding is not Sharding.NONE:
+        copy = trainer.copy or WholeCopy(policy, trainer.kind, trainer.spec, trainer.sharding, accelerator)
+        policy = copy.final()
         weights = policy.state_dict()
     elif trainer.spec.lora is not None:
         policy = policy.merge_and_unload()

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import DistributedType, gather_object
+from accelerate.utils import DistributedType
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.fsdp import FSDPModule
@@ -36,6 +36,7 @@ class Sharding(StrEnum):
 
     NONE = "none"  # all weights
     FSDP2 = "fsdp2"  # a slice of each tensor, as a `DTensor`
+    ZERO = "zero"  # all weights; DeepSpeed (stages 1 and 2) keeps the optimiser's exact ones in slices
     ZERO3 = "zero3"  # a slice of each tensor, kept by DeepSpeed beside an empty parameter
 
 
@@ -54,7 +55,9 @@ def sharding_of(accelerator: Any) -> Sharding:
             )
         return Sharding.FSDP2
     deepspeed = accelerator.state.deepspeed_plugin
-    return Sharding.ZERO3 if deepspeed is not None and deepspeed.zero_stage == 3 else Sharding.NONE
+    if deepspeed is None or deepspeed.zero_stage == 0:
+        return Sharding.NONE
+    return Sharding.ZERO3 if deepspeed.zero_stage == 3 else Sharding.ZERO
 
 
 def honour_config_on_cpu() -> None:
@@ -123,36 +126,22 @@ def whole(parameters: Iterable[tuple[str, Any]], sharding: Sharding, device: Any
         plain = name.replace(_CHECKPOINTED, "")
         if isinstance(parameter, DTensor):
             yield plain, parameter.detach().to(device).full_tensor()
-        elif sharding is Sharding.ZERO3:
-            yield from _from_zero3(plain, parameter)
+        elif sharding in (Sharding.ZERO, Sharding.ZERO3):
+            yield from _from_deepspeed(plain, parameter)
         else:
             yield plain, parameter.detach()
 
 
-def _from_zero3(name: str, parameter: Any) -> Iterator[tuple[str, Tensor]]:
-    import deepspeed
-    from deepspeed.utils import safe_get_full_fp32_param
+def _from_deepspeed(name: str, parameter: Any) -> Iterator[tuple[str, Tensor]]:
+    import deepspeed  # type: ignore[import-not-found, unused-ignore]
+    from deepspeed.utils import safe_get_full_fp32_param  # type: ignore[import-not-found, unused-ignore]
 
     exact = safe_get_full_fp32_param(parameter) if parameter.requires_grad else None
     if exact is not None:
-        yield name, exact.view(parameter.ds_shape)
+        yield name, exact.view(getattr(parameter, "ds_shape", parameter.shape))
         return
     with deepspeed.zero.GatheredParameters([parameter]):
         yield name, parameter.data
-
-
-def slice_of(parameter: Any) -> Tensor:
-    """Return this process's slice of a parameter: all of it where nothing is sharded."""
-    if isinstance(parameter, DTensor):
-        return parameter.detach().to_local()
-    if hasattr(parameter, "ds_tensor"):
-        from deepspeed.utils import safe_get_local_fp32_param
-
-        exact: Tensor | None = safe_get_local_fp32_param(parameter)
-        local: Tensor = parameter.ds_tensor if exact is None else exact
-        return local.detach()
-    whole_value: Tensor = parameter.detach()
-    return whole_value
 
 
 def reshard(model: Any) -> None:
@@ -162,19 +151,18 @@ def reshard(model: Any) -> None:
             module.reshard()
 
 
-def fingerprint(model: Any) -> list[list[tuple[float, float]]]:
-    """Return two sums over each trainable tensor, by process: equal before and after means that nothing was learned.
+def fingerprint(model: Any, sharding: Sharding, device: Any) -> list[tuple[float, float]]:
+    """Return two sums over each trainable tensor: equal before and after training means that nothing was learned.
 
-    A collective; all processes get the same answer. Compare fingerprints of the same sharding only.
+    A collective; all processes get the same answer.
     """
     reshard(model)
+    trained = ((name, p) for name, p in model.named_parameters() if p.requires_grad)
     sums = []
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            wide = slice_of(parameter).double()
-            sums.append((float(wide.sum()), float((wide * wide).sum())))
-    gathered: list[list[tuple[float, float]]] = gather_object([sums])
-    return gathered
+    for _, values in whole(trained, sharding, device):
+        wide = values.double()
+        sums.append((float(wide.sum()), float((wide * wide).sum())))
+    return sums
 
 
 class WholeCopy:
@@ -205,7 +193,7 @@ class WholeCopy:
     def _dtype(self, name: str, values: Tensor) -> torch.dtype:
         """Adapters keep their own number type; all else has the arithmetic's."""
         own = self.spec.lora is not None and name in self.trained
-        return values.dtype if own else getattr(torch, self.spec.dtype)  # type: ignore[no-any-return]
+        return values.dtype if own else getattr(torch, self.spec.dtype)
 
     def _empty(self, kind: type) -> Any:
         """Return a model of the live one's shape without memory."""
@@ -263,14 +251,13 @@ class WholeCopy:
         return self.model if self.spec.lora is None else self.model.merge_and_unload()
 
 
-def begin(
-    policy: Any, kind: type, spec: TrainSpec, sharding: Sharding, accelerator: Any
-) -> tuple[list[list[tuple[float, float]]], WholeCopy | None]:
-    """Return the live policy's fingerprint before the first update, and the copy to sample from where it is sharded.
+def begin(policy: Any, kind: type, spec: TrainSpec, sharding: Sharding, accelerator: Any) -> WholeCopy | None:
+    """Make ready for the first rollouts, and return the copy to sample from, or None where the live policy is whole.
 
     A collective, once the trainer has wrapped the policy. Arguments as those of `WholeCopy`.
     """
     if sharding is Sharding.FSDP2:
         first_pass(policy, accelerator.device)
-    before = fingerprint(policy)
-    return before, None if sharding is Sharding.NONE else WholeCopy(policy, kind, spec, sharding, accelerator)
+    if sharding in (Sharding.NONE, Sharding.ZERO):
+        return None
+    return WholeCopy(policy, kind, spec, sharding, accelerator)

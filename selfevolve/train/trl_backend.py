@@ -146,7 +146,7 @@ def _train(
         sharded.honour_config_on_cpu()
         trainer = _Trainer(model, tokenizer, maker, sampler, progress, config)
         trainer.train()
-    if sharded.fingerprint(trainer.model) == trainer.before:
+    if sharded.fingerprint(trainer.model, trainer.sharding, trainer.accelerator.device) == trainer.before:
         flat = sum(row.zero_spread for row in trainer.steps.rows)
         groups = sum(row.groups for row in trainer.steps.rows)
         raise TrainingError(
@@ -288,7 +288,8 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         with self.clock.part("gather"):
             if self.sampler is None:  # the first batch: the weights are sharded by now
                 policy = self.accelerator.unwrap_model(self.model)
-                self.before, self.copy = sharded.begin(policy, self.kind, self.spec, self.sharding, self.accelerator)
+                self.copy = sharded.begin(policy, self.kind, self.spec, self.sharding, self.accelerator)
+                self.before = sharded.fingerprint(self.model, self.sharding, self.accelerator.device)
                 make = self.make_sampler or self._own_sampler
                 self.sampler = make(policy if self.copy is None else self.copy.model, self.processing_class)
             elif self.copy is not None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -25,22 +26,41 @@ class Case:
 
     name: str
     policy: str  # folder
-    sharded: bool = False  # two processes under FSDP2; else one process alone
+    sharding: str = ""  # "fsdp2", "zero2" or "zero3": two processes; "": one process alone
     lora: bool = False
     rate: float = 1e-3
     kl: float = 0.05
     dtype: str = "float32"
     lean: bool = False  # only the main process reads weights (cpu_ram_efficient_loading)
-    checkpointed: bool = False  # FSDP's activation checkpointing
+    checkpointed: bool = False  # gradient checkpointing
     flat: bool = False  # no spread of rewards
 
 
-FSDP = {
-    "ACCELERATE_USE_FSDP": "true",
-    "FSDP_VERSION": "2",
-    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
-    "FSDP_RESHARD_AFTER_FORWARD": "true",
+ENVIRONMENT = {  # as `accelerate launch` sets it from recipes/accelerate/fsdp2.yaml and zero3.yaml
+    "fsdp2": {
+        "ACCELERATE_USE_FSDP": "true",
+        "FSDP_VERSION": "2",
+        "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+        "FSDP_RESHARD_AFTER_FORWARD": "true",
+    },
+    "zero3": {
+        "ACCELERATE_USE_DEEPSPEED": "true",
+        "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3",
+        "ACCELERATE_DEEPSPEED_ZERO3_INIT": "true",
+        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "auto",
+        "ACCELERATE_GRADIENT_CLIPPING": "auto",
+    },
 }
+ENVIRONMENT["zero2"] = ENVIRONMENT["zero3"] | {
+    "ACCELERATE_DEEPSPEED_ZERO_STAGE": "2",
+    "ACCELERATE_DEEPSPEED_ZERO3_INIT": "false",
+}
+
+
+def held(parameter: Any) -> int:
+    """Return how many values of a parameter this process holds."""
+    slices = parameter.to_local() if hasattr(parameter, "to_local") else getattr(parameter, "ds_tensor", parameter)
+    return int(slices.numel())
 
 
 def spec_of(case: Case) -> TrainSpec:
@@ -58,6 +78,7 @@ def spec_of(case: Case) -> TrainSpec:
         lora=LoraSpec(rank=4, alpha=8.0) if case.lora else None,
         device="cpu",
         dtype=case.dtype,  # type: ignore[arg-type]
+        gradient_checkpointing=case.checkpointed,
     )
 
 
@@ -79,11 +100,12 @@ def play(case: Case, folder: Path, rank: int) -> None:
     def look_then_save(trainer: Any, *rest: Any) -> None:
         parameters = list(trainer.model.named_parameters())
         record["sharding"] = trainer.sharding.value
-        record["held"] = sum(sharded.slice_of(p).numel() for _, p in parameters)
-        record["all"] = sum(p.numel() for _, p in parameters)
-        live = dict(sharded.whole(parameters, trainer.sharding, trainer.accelerator.device))
+        record["held"] = sum(held(p) for _, p in parameters)
+        gathered = sharded.whole(parameters, trainer.sharding, trainer.accelerator.device)
+        live = {name: values.clone() for name, values in gathered}
+        record["all"] = sum(values.numel() for values in live.values())
         if rank == 0:
-            torch.save({name: values.clone() for name, values in live.items()}, folder / f"{case.name}.pt")
+            torch.save(live, folder / f"{case.name}.pt")
         save(trainer, *rest)
 
     trl_backend.save_policy = look_then_save  # type: ignore[assignment]
@@ -97,26 +119,46 @@ def play(case: Case, folder: Path, rank: int) -> None:
     (folder / f"{case.name}-{rank}.json").write_text(json.dumps(record), encoding="utf-8")
 
 
+def deepspeed_on_cpu() -> None:
+    """Do, over gloo and in place of `honour_config_on_cpu`, what accelerate does for DeepSpeed where there are GPUs."""
+    import deepspeed
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType
+
+    deepspeed.init_distributed(dist_backend="gloo", auto_mpi_discovery=False)
+    os.environ.pop("ACCELERATE_USE_CPU")
+    PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+
+
+def prepare_zero() -> None:
+    """Let DeepSpeed run on a CPU without building an operator in C++ for it."""
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None  # type: ignore[attr-defined]
+    sharded = importlib.import_module("selfevolve.train.sharded")
+    sharded.honour_config_on_cpu = deepspeed_on_cpu  # type: ignore[attr-defined]
+
+
 def fork(case: Case, folder: Path) -> None:
     """Run one case on its processes and wait for them."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     children = []
-    count = 2 if case.sharded else 1
+    count = 2 if case.sharding else 1
     for rank in range(count):
         child = os.fork()
         if child:
             children.append(child)
             continue
-        if case.sharded:
-            world = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
-            os.environ.update({name: str(value) for name, value in world.items()})
-            os.environ.update(FSDP, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-            os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = str(case.lean).lower()
-            os.environ["FSDP_ACTIVATION_CHECKPOINTING"] = str(case.checkpointed).lower()
         status = 1
         try:
+            if case.sharding:
+                world = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+                os.environ.update({name: str(value) for name, value in world.items()})
+                os.environ.update(ENVIRONMENT[case.sharding], MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+                os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = str(case.lean).lower()
+            if case.sharding.startswith("zero"):
+                prepare_zero()
             play(case, folder, rank)
             status = 0
         finally:
@@ -129,10 +171,7 @@ def fork(case: Case, folder: Path) -> None:
 
 if __name__ == "__main__":
     os.environ["ACCELERATE_USE_CPU"] = "true"
-    import peft  # noqa: F401
-    import torch.distributed.fsdp  # noqa: F401  (read once, before the forks)
-
-    import selfevolve.train.trl_backend  # noqa: F401
-
+    for name in ("peft", "torch.distributed.fsdp", "selfevolve.train.trl_backend"):  # read once, before the forks
+        importlib.import_module(name)
     for text in sys.argv[2:]:
         fork(Case(**json.loads(text)), Path(sys.argv[1]))
