@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import logging
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ from selfevolve.errors import UserError
 from selfevolve.sampling import weights
 from selfevolve.sampling.weights import refuse_pickled, warn_remote_code
 from selfevolve.train.spec import TrainingError, TrainSpec
+from tests.sampling.fake_server import FakeServer, Fault, Faults
+from tests.test_run import small
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("selfevolve", "aske", "validity", "novelty")
@@ -122,11 +126,16 @@ def test_a_loader_that_trusts_code_says_so_once_a_model(tmp_path, caplog, monkey
 # -- what the source says
 
 
-def calls_and_defaults() -> Iterator[tuple[str, ast.AST]]:
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
+@functools.cache
+def calls_and_defaults() -> list[tuple[str, ast.AST]]:
+    """Return the nodes of our source that load models, set defaults or name addresses, with their places."""
+    kinds = (ast.Call, ast.AnnAssign, ast.arguments, ast.keyword, ast.Constant)
+    found = []
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, kinds):
+                found.append((f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node))
+    return found
 
 
 def test_every_model_is_loaded_from_safetensors():
@@ -173,3 +182,75 @@ def test_what_we_start_listens_on_this_machine_only():
     ]
     assert {where.split(":")[0] for where in open_to_all} <= {"selfevolve/serving/process.py"}
     assert load_recipe("qwen3-4b-base/r_quest").backends.default.host == "127.0.0.1"
+
+
+# -- secrets
+
+# drawn, since a run folder holds the uncommitted part of the code: this file, while it is edited
+KEY, MISTYPED = f"sk-{token_hex(16)}", f"sk-{token_hex(16)}"
+
+
+def files_with(secret: str, folder: Path) -> list[str]:
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(paths) > 3
+    return [path.name for path in paths if secret.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def keyed(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    """A server that fails now and then, wants a key, and repeats a wrong one in its refusal."""
+    monkeypatch.setenv("SAFETY_KEY", KEY)
+    faults = Faults(rate=0.2, kinds=(Fault.SERVER_ERROR, Fault.TOO_MANY, Fault.BROKEN_JSON))
+    with FakeServer(lambda body, index: "\\boxed{DIFFERENT}", faults, key=KEY) as server:
+        yield server
+
+
+def judged_by(server: FakeServer) -> list[str]:
+    place = f"{{kind: endpoint, base_urls: ['{server.url}'], model: {server.model}, api_key_env: SAFETY_KEY}}"
+    return [f"backends.base={place}"]
+
+
+def test_a_run_leaves_no_key_in_its_folder(keyed, tmp_path, caplog, capfd):
+    from selfevolve import evolve
+
+    with caplog.at_level(logging.DEBUG):
+        evolve.run(small("testbed/r_quest", *judged_by(keyed)), tmp_path / "run")
+    assert f"Bearer {KEY}" in keyed.core.keys and sum(keyed.stats.values()) > 10
+    assert files_with(KEY, tmp_path / "run") == []
+    assert files_with("SAFETY_KEY", tmp_path / "run") != []  # the name of the variable is no secret
+    told = capfd.readouterr()
+    assert KEY not in caplog.text + told.out + told.err
+
+
+def test_a_refused_key_is_not_repeated(keyed, tmp_path, monkeypatch, caplog):
+    from selfevolve import evolve
+
+    monkeypatch.setenv("SAFETY_KEY", MISTYPED)
+    with caplog.at_level(logging.DEBUG), pytest.raises(UserError) as caught:
+        evolve.run(small("testbed/r_quest", *judged_by(keyed)), tmp_path / "run")
+    assert "SAFETY_KEY" in str(caught.value) and MISTYPED not in f"{caught.value!r}{caught.value}{caplog.text}"
+    assert files_with(MISTYPED, tmp_path / "run") == []
+
+
+def test_a_bench_leaves_no_key_in_its_folder(keyed, tmp_path, caplog):
+    from aske.bench import start
+    from aske.settings import parse_bench
+
+    def entry(name: str) -> dict[str, Any]:
+        limits = {"retries": 9}
+        place = {"backend": "http", "model": keyed.model, "base_urls": [keyed.url], "api_key_env": "SAFETY_KEY"}
+        return {"name": name, "limits": limits, **place}
+
+    data = {
+        "askers": [entry("asker")],
+        "pool": {"solvers": [entry("a"), entry("b")]},
+        "cross_check": entry("judge"),
+        "rules": {"probes": 1, "checks": 1},
+        "sessions": 3,
+        "cache": str(tmp_path / "bench-cache.db"),
+        "truth": None,
+    }
+    with caplog.at_level(logging.DEBUG):
+        start(parse_bench(data, "test"), tmp_path / "bench")
+    assert f"Bearer {KEY}" in keyed.core.keys
+    assert files_with(KEY, tmp_path) == [] and KEY not in caplog.text
