@@ -144,7 +144,10 @@ def _advice(recipe: Recipe, shape: Shape, device: Device, own: Memory) -> str:
     """Return how far the batches of the recipe's own way fit."""
     free = USABLE * device.memory * GB - own.kept
     if free <= 0:
-        return "the recipe's own way does not fit this device: shard the weights, use lora, or serve the frozen models"
+        return (
+            "the recipe's own way does not fit this device (the times above take its batches as they are): shard the "
+            "weights (accelerate_config), use lora, or put the frozen models on servers (backends)"
+        )
     rows = rows_that_fit(recipe, shape, device.memory * GB, own.kept)
     each = own.activations / recipe.micro_batch
     return (
