@@ -220,11 +220,12 @@ class ServedSampler:
         """
         pause, told, said = FIRST_PAUSE, time.monotonic(), ""
         while self._awaited or self._http is None:
-            for process in self.processes:
+            for number, process in enumerate(self.processes):
                 if process.alive:
                     continue
                 if not process.choose_another_port():
-                    raise process.ended("ended before it answered")
+                    again = ", after one restart" if number in self._restarted else ""
+                    raise process.ended(f"ended before it answered{again}")
                 self._disconnect()
             self._http = self._http or self._connected()
             left = self.backend.start_seconds - (time.monotonic() - self._begun)

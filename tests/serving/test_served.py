@@ -206,6 +206,19 @@ def test_a_server_that_dies_twice_is_an_error(
     assert len(pids(faults)) == 2 and all(gone(pid) for pid in pids(faults))
 
 
+def test_a_server_that_does_not_come_back_is_an_error(
+    folders: dict[str, str], command: Command, faults: Path, tmp_path: Path
+) -> None:
+    (faults / "die-after-1").write_text("3")
+    (faults / "die-at-start-2").touch()
+    with (
+        serving(folders["chat"], command(faults), tmp_path / "log", concurrency=2) as sampler,
+        pytest.raises(ServerError, match="after one restart") as caught,
+    ):
+        sampler.sample(PROMPTS, DRAW)
+    assert "a reason to die: no such device" in caught.value.message
+
+
 def test_a_failure_at_a_living_server_is_a_reply(
     folders: dict[str, str],
     command: Command,

@@ -19,7 +19,7 @@ from selfevolve.stages import Context
 from selfevolve.testbed import exam
 from tests.sampling.fake_server import FakeServer
 from tests.serving.conftest import gone
-from tests.test_run import records, small
+from tests.test_run import records, small, without_times
 
 
 def on_servers(words: list[str], *overrides: str) -> Recipe:
@@ -91,7 +91,7 @@ def test_an_endpoint_is_asked_before_a_stage(context: Callable[..., Context]) ->
             wrong.check()
         assert "resume" in caught.value.remedy
     nobody = context(small("testbed/r_quest", "backends.base={kind: endpoint, base_urls: [http://127.0.0.1:9/v1]}"))
-    with pytest.raises(ServerError, match="no server answers at http://127.0.0.1:9/v1"):
+    with pytest.raises(ServerError, match=r"no server answers at http://127\.0\.0\.1:9/v1"):
         nobody.check()
 
 
@@ -183,3 +183,19 @@ def test_a_run_whose_server_died_leaves_the_records_of_one_whose_did_not(
     struck = evolve.run(on_servers(command(faults), *fewer), tmp_path / "struck")
     assert records(struck) == records(plain)
     assert len((faults / "pids").read_text().split()) == 6
+
+
+@pytest.mark.slow
+def test_two_processes_and_one_ask_the_same_of_servers(
+    command: Callable[..., list[str]], tmp_path: Path, fewer: tuple[str, ...]
+) -> None:
+    """The main process alone starts servers, stops them at the end of its stage, and hands them no launcher's word."""
+    faults = tmp_path / "faults"
+    faults.mkdir()
+    inline = evolve.run(on_servers(command(), *fewer), tmp_path / "one")
+    shared = evolve.run(on_servers(command(faults), *fewer, "launcher=accelerate", "processes=2"), tmp_path / "two")
+    name = "rounds/01/questioner/assessed.jsonl"
+    assert without_times(read_jsonl(shared / name)) == without_times(read_jsonl(inline / name))
+    started = [int(line) for line in (faults / "pids").read_text().split()]
+    assert len(started) == 6  # solver twice: for the questioner's update, and for the assessment
+    assert all(gone(pid) for pid in started)
