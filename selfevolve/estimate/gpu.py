@@ -1,8 +1,8 @@
 """GPU time of a run's stages: what is asked and learned, through the throughput model.
 
 The policy samples and learns in the training processes. Frozen models answer where the recipe's ``backends`` puts them:
-in the run's own process (one device), on servers that the run starts (a device a replica), or at endpoints, whose time is
-not counted.
+in the run's own process (one device), on servers that the run starts (a device a replica), or at endpoints, whose time
+is not counted.
 """
 
 from __future__ import annotations
