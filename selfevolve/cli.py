@@ -165,7 +165,8 @@ def _check(arguments: argparse.Namespace) -> int:
     on_gpus = gpu_table(recipe, cost, arguments.device, arguments.devices)
     print(dump(recipe), end="")
     print(f"\nconfig hash {config_hash(recipe)}\n")
-    print(f"{table(cost)}\n\n{on_gpus}")
+    timed = arguments.tokens_per_second is not None or recipe.dtype == "float32"  # bfloat16 is for GPUs, told below
+    print(f"{table(cost, timed)}\n\n{on_gpus}")
     print(f"\nwhere frozen models live\n{backends.table(recipe)}")
     for line in missing_files(recipe):
         print(f"before it can run: {line}", file=sys.stderr)

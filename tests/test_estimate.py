@@ -271,7 +271,7 @@ def test_gpu_time_by_hand():
 
 
 def test_more_devices_help_where_the_recipe_uses_them():
-    recipe = load_recipe("qwen3-4b-base/r_quest", ["gradient_checkpointing=true"])
+    recipe = load_recipe("qwen3-4b-base/r_quest")
     cost = estimate(recipe)
     one, four, eight = (gpu_time(recipe, cost, DEVICES["h200"], n) for n in (1, 4, 8))
     solver = [next(s for s in t.a_round if s.stage == "solver").elapsed for t in (one, four, eight)]
@@ -297,7 +297,8 @@ def test_endpoints_are_not_counted():
 
 
 def test_memory_by_hand():
-    recipe = load_recipe("qwen3-4b-base/r_quest")
+    given = ["accelerate_config=ddp.yaml", "generation.batch=512", "micro_batch=4", "gradient_checkpointing=false"]
+    recipe = load_recipe("qwen3-4b-base/r_quest", given)
     n, shape = 4_022_272_000, KNOWN["Qwen/Qwen3-4B-Base"]
     whole, lora, shard = memory_table(recipe, shape)
     assert (whole.weights, whole.gradients, whole.optimiser, whole.reference) == (6 * n, 4 * n, 8 * n, 4 * n)
@@ -314,7 +315,7 @@ def test_memory_by_hand():
     layer = 2 * (10 * 2560 + 4 * 4096 + 6 * 1024 + 4 * 9728) * tokens
     tile = 8 * 4096 * 32768
     assert activations(recipe, shape) == 36 * layer + tile
-    less = load_recipe("qwen3-4b-base/r_quest", ["gradient_checkpointing=true"])
+    less = load_recipe("qwen3-4b-base/r_quest", [*given[:-1], "gradient_checkpointing=true"])
     assert activations(less, shape) == 36 * 2 * 2560 * tokens + layer + tile
 
 
@@ -335,7 +336,7 @@ def test_frozen_models_in_the_main_process(name, given, models):
 
 
 def test_sharding_is_read_from_the_accelerate_config(tmp_path):
-    assert not sharded(load_recipe("qwen3-4b-base/r_quest"))
+    assert not sharded(load_recipe("qwen3-4b-base/r_quest", ["accelerate_config=ddp.yaml"]))
     for text in ("distributed_type: FSDP", "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}"):
         (tmp_path / "a.yaml").write_text(text)
         recipe = load_recipe("qwen3-4b-base/r_quest", [f"accelerate_config={tmp_path / 'a.yaml'}"])

@@ -18,25 +18,29 @@ GB = 1e9
 DEFAULT_DEVICE = "h100"
 
 
-def table(result: Estimate) -> str:
-    """Return replies, tokens and time on one CPU core as text, one line a stage."""
-    lines = [f"{'stage':<16}{'replies, at most':>18}{'tokens, at most':>18}{'expected':>18}{'time, about':>16}"]
+def table(result: Estimate, timed: bool = True) -> str:
+    """Return replies and tokens as text, one line a stage, and the time at the stated throughput where ``timed``."""
+
+    def line(name: str, replies: str, tokens: int, expected: float, seconds: float) -> str:
+        time = f"{duration(seconds):>16}" if timed else ""
+        return f"{name:<16}{replies:>18}{tokens:>18,}{expected:>18,.0f}{time}"
+
+    time = f"{'time, about':>16}" if timed else ""
+    lines = [f"{'stage':<16}{'replies, at most':>18}{'tokens, at most':>18}{'expected':>18}{time}"]
     for title, costs in (("once", result.once), (f"a round, {result.rounds} in all", result.a_round)):
         if costs:
             lines.append(f"-- {title}")
-        lines += [
-            f"{c.stage:<16}{c.replies:>18,}{c.tokens:>18,}{c.expected:>18,.0f}{duration(c.seconds):>16}" for c in costs
-        ]
-    whole = f"{result.tokens:>18,}{result.expected:>18,.0f}{duration(result.seconds):>16}"
-    lines.append(f"{'whole run':<16}{'':>18}{whole}")
+        lines += [line(c.stage, f"{c.replies:,}", c.tokens, c.expected, c.seconds) for c in costs]
+    lines.append(line("whole run", "", result.tokens, result.expected, result.seconds))
     lines.append(
         f"expected: replies fill {result.fill:.0%} of their limit (--fill), early stopping leaves what it was measured "
         "to leave"
     )
-    lines.append(
-        f"times at {result.tokens_per_second:,.0f} new tokens a second (by default what one CPU core gives a testbed "
-        "model or a 0.5B one); --tokens-per-second states your machine's"
-    )
+    if timed:
+        lines.append(
+            f"times at {result.tokens_per_second:,.0f} new tokens a second (by default what one CPU core gives a "
+            "testbed model or a 0.5B one); --tokens-per-second states your machine's"
+        )
     return "\n".join(lines)
 
 
