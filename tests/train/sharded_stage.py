@@ -1,7 +1,7 @@
 """Stages for `test_sharded`: imports TRL once, then forks one or two processes a case, each of which trains.
 
 ``python -m tests.train.sharded_stage FOLDER CASE...``; a case is a JSON object, see `Case`. Each process writes
-``FOLDER/NAME-RANK.json``; the trained policy lies in ``FOLDER/NAME``.
+``FOLDER/NAME-RANK.json``; the trained policy lies in ``FOLDER/NAME``. Under a launcher it plays its part of one case.
 """
 
 from __future__ import annotations
@@ -173,5 +173,8 @@ if __name__ == "__main__":
     os.environ["ACCELERATE_USE_CPU"] = "true"
     for name in ("peft", "torch.distributed.fsdp", "selfevolve.train.trl_backend"):  # read once, before the forks
         importlib.import_module(name)
-    for text in sys.argv[2:]:
-        fork(Case(**json.loads(text)), Path(sys.argv[1]))
+    if "RANK" in os.environ:  # a launcher started this process
+        play(Case(**json.loads(sys.argv[2])), Path(sys.argv[1]), int(os.environ["RANK"]))
+    else:
+        for text in sys.argv[2:]:
+            fork(Case(**json.loads(text)), Path(sys.argv[1]))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from selfevolve.train import TrainingError
-from selfevolve.train.launch import command
+from selfevolve.train.launch import command, launch
 from tests.train.sharded_stage import Case
 
 torch = pytest.importorskip("torch")
@@ -72,7 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Outcome]
         assert done.returncode == 0, done.stderr[-3000:]
         outcomes = []
         for case in cases:
-            paths = sorted(folder.glob(f"{case.name}-*.json"))
+            paths = sorted(folder.glob(f"{case.name}-[01].json"))
             assert len(paths) == (2 if case.sharding else 1), done.stderr[-3000:]
             outcomes.append(Outcome(folder, case.name, [json.loads(path.read_text()) for path in paths]))
         return outcomes
@@ -154,6 +154,18 @@ def test_ways_to_load_to_checkpoint_and_to_compute(run: Callable[..., list[Outco
     for outcome in (half, half_lora):
         assert outcome.facts("kl")[0] == pytest.approx(0.0, abs=1e-3) and len(outcome.texts) == 2
     assert all("no weight changed" in record["error"] for record in flat.ranks)  # on every process, so none waits
+
+
+@pytest.mark.slow
+def test_the_recipes_configuration_shards_on_cpu(tmp_path: Path) -> None:
+    config = ROOT / "recipes" / "accelerate" / "fsdp2.yaml"
+    case = json.dumps(Case("case", BASE).__dict__)
+    launch(["tests.train.sharded_stage", str(tmp_path), case], 2, config, cpu=True, echo=lambda _: None)
+    first, second = (json.loads((tmp_path / f"case-{rank}.json").read_text()) for rank in range(2))
+    assert first["sharding"] == second["sharding"] == "fsdp2"
+    assert first["held"] + second["held"] == pytest.approx(first["all"], rel=0.01)
+    assert first["log"][0]["kl"] == pytest.approx(0.0, abs=1e-6)  # one process read the weights, both have them
+    assert len(first["texts"]) == 2 and second["texts"] == []
 
 
 @pytest.mark.slow
