@@ -53,8 +53,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--out", type=Path, metavar="DIR", help="the run folder (default: runs/NAME-sSEED)")
     run.set_defaults(call=_run)
 
-    resume = commands.add_parser("resume", help="go on with a run", description="Go on after a kill or an error.")
+    resume = commands.add_parser(
+        "resume",
+        help="go on with a run",
+        description="Go on after a kill or an error. Settings that decide how fast and where a run computes, not what, "
+        "may change: generation.batch, micro_batch, backends ...",
+    )
     resume.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    resume.add_argument("overrides", nargs="*", metavar="key=value", help="such as micro_batch=1")
     resume.set_defaults(call=_resume)
 
     join = commands.add_parser(
@@ -145,7 +151,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     _warn(RunDir.open(arguments.run).recipe)
     from selfevolve import evolve
 
-    evolve.resume(arguments.run)
+    evolve.resume(arguments.run, arguments.overrides)
     return 0
 
 

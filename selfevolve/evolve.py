@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,21 @@ def run(recipe: Recipe, out: str | Path) -> Path:
     return _evolve(RunDir.create(out, recipe))
 
 
-def resume(path: str | Path) -> Path:
-    """Go on with a run from its last complete stage."""
-    return _evolve(RunDir.open(path))
+def resume(path: str | Path, overrides: Sequence[str] = ()) -> Path:
+    """Go on with a run from its last complete stage.
+
+    Args:
+        path: the run folder.
+        overrides: settings of the machinery to change from here on, see `selfevolve.config.MACHINERY`.
+
+    Raises:
+        UserError: as `run`; also an override of another setting.
+    """
+    run = RunDir.open(path)
+    if overrides:
+        with run.lock():
+            run.change(overrides)
+    return _evolve(run)
 
 
 def _evolve(run: RunDir) -> Path:
@@ -63,7 +75,8 @@ def _watch(monitor: CollapseMonitor, run: RunDir, metrics: dict[str, Any], bars:
 
         raise CollapseError(
             f"round {found.round} is below the bounds of the collapse monitor",
-            f"read the table above and {write_report(run.path)[0]}; monitor.stop=false in a new run goes on regardless",
+            f"read the table above and {write_report(run.path)[0]}; `selfevolve resume {run.path} monitor.stop=false` "
+            "goes on regardless",
         )
 
 

@@ -132,9 +132,10 @@ class _Part:
         folder = self.run.path / told.folder
         words = ["selfevolve.stage_main", str(self.run.path), str(told.round), told.stage, str(folder)]
         over = _Over(self.run, told, self.first)
-        met = Meeting(self.run.recipe.machines, self.rank, told.address, told.port, over)
+        recipe = RunDir.open(self.run.path).recipe  # anew: a resume may have changed the machinery
+        met = Meeting(recipe.machines, self.rank, told.address, told.port, over)
         try:
-            launch(words, self.run.recipe.processes, accelerate_config_path(self.run.recipe), cpu=cpu, meeting=met)
+            launch(words, recipe.processes, accelerate_config_path(recipe), cpu=cpu, meeting=met)
         except LaunchError as error:
             self._failed(told, error.message)
         else:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from selfevolve.config import Recipe, config_hash, differences, dump, recipe_from_text
+from selfevolve.config import Recipe, changed_machinery, config_hash, differences, dump, recipe_from_text
 from selfevolve.environment import code_diff, environment
 from selfevolve.errors import ConfigChangedError, DamagedFileError, RunFolderError
 from selfevolve.jsonl import (
@@ -38,6 +39,7 @@ INITIALISATION = "initialisation"  # the one stage outside a round; its round is
 STAGES = ("questioner", "candidates", "assessment", "data", "solver", "diagnostics")  # of a round, in order
 DONE = "DONE.json"
 BEGINNINGS = ("run.lock", "environment.json", "code.diff", "config.yaml")  # all that a killed `create` can leave
+CHANGES = "changes.jsonl"  # settings of the machinery that changed when the run went on
 PARTIAL = ".partial"
 WEIGHTS = ("*.safetensors", "*.bin")
 
@@ -120,7 +122,8 @@ class RunDir:
     def __init__(self, path: Path, recipe: Recipe) -> None:
         """Take the parts as they are; `create` and `open` do the checking."""
         self.path = path
-        self.recipe = recipe
+        self.made = recipe  # what the run was made with
+        self.recipe = recipe  # the same, with later changes of the machinery
         self.hash = config_hash(recipe)
 
     @classmethod
@@ -174,15 +177,36 @@ class RunDir:
             raise DamagedFileError(f"{facts} does not hold the config", "restore the file from a backup")
         run = cls(path, Recipe.model_validate(made_with))
         run.require(recipe)
+        for row in run.changes():
+            run.recipe = changed_machinery(run.recipe, row["overrides"])
         return run
+
+    def changes(self) -> list[Row]:
+        """Return the changes of the machinery so far: ``at``, ``overrides``, and ``changed``, a line a key."""
+        file = self.path / CHANGES
+        return read_jsonl(file) if file.is_file() else []
+
+    def change(self, overrides: Sequence[str]) -> None:
+        """Change settings of the machinery from here on; the caller holds the lock.
+
+        Raises:
+            ConfigError: an override of a setting that decides what the run computes, or one that does not fit.
+        """
+        recipe = changed_machinery(self.recipe, overrides)
+        if changed := differences(self.recipe, recipe):
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            row = {"at": now, "overrides": list(overrides), "changed": changed}
+            write_jsonl(self.path / CHANGES, [*self.changes(), row])
+        self.recipe = recipe
 
     def require(self, recipe: Recipe) -> None:
         """Raise `ConfigChangedError`, with the difference, unless the run was made with ``recipe``'s settings."""
-        if changed := differences(self.recipe, recipe):
+        if changed := differences(self.made, recipe):
             table = "".join(f"\n  {line}" for line in changed)
             raise ConfigChangedError(
                 f"{self.path} was made with another config (as made -> as asked):{table}",
-                "put the values back to go on with this run, or start a new one with another --out",
+                "put the values back to go on with this run, or start a new one with another --out; settings that "
+                "decide how fast and where it runs can be given to `selfevolve resume RUN key=value`",
             )
 
     def lock(self) -> RunLock:

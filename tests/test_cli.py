@@ -128,7 +128,8 @@ def test_recipes_lists_names_with_descriptions(capsys):
 def test_run_and_resume_call_the_loop(monkeypatch, tmp_path):
     calls = []
     loop = SimpleNamespace(
-        run=lambda recipe, out: calls.append((recipe, out)), resume=lambda path: calls.append(("resume", path))
+        run=lambda recipe, out: calls.append((recipe, out)),
+        resume=lambda path, overrides: calls.append(("resume", path, overrides)),
     )
     monkeypatch.setitem(sys.modules, "selfevolve.evolve", loop)
     monkeypatch.setattr("selfevolve.evolve", loop, raising=False)
@@ -139,7 +140,9 @@ def test_run_and_resume_call_the_loop(monkeypatch, tmp_path):
     assert calls.pop()[1] == Path("x")
     run = RunDir.create(tmp_path / "run", QUEST)
     assert cli.main(["resume", str(run.path)]) == 0
-    assert calls == [("resume", run.path)]
+    assert calls.pop() == ("resume", run.path, [])
+    assert cli.main(["resume", str(run.path), "micro_batch=1"]) == 0
+    assert calls.pop() == ("resume", run.path, ["micro_batch=1"])
 
 
 def test_report_and_compare_call_the_writers(monkeypatch, tmp_path, capsys):

@@ -118,6 +118,31 @@ def test_a_changed_config_is_refused_key_by_key(run):
     assert RunDir.open(run.path).hash == run.hash
 
 
+def test_the_machinery_may_change_as_the_run_goes_on(run):
+    with run.lock():
+        fill(run, 1, "questioner")
+        run.change(["micro_batch=1", "generation.batch=32"])
+        run.change(["monitor.stop=true", "micro_batch=1"])
+    again = RunDir.open(run.path)
+    assert (again.recipe.micro_batch, again.recipe.generation.batch, again.recipe.monitor.stop) == (1, 32, True)
+    assert again.made == RECIPE and again.hash == run.hash  # stages that were made before still count
+    assert again.is_done(1, "questioner")
+    first, second = again.changes()
+    assert first["changed"] == ["micro_batch: 256 -> 1", "generation.batch: 1024 -> 32"]
+    assert second["changed"] == ["monitor.stop: false -> true"]
+    with pytest.raises(RunFolderError, match="already holds this run"):
+        RunDir.create(run.path, RECIPE)
+
+
+@pytest.mark.parametrize("override", ["seed=1", "generation.max_new_tokens.solution=9", "solver={steps: 1}", "lora={}"])
+def test_what_a_run_computes_may_not_change(run, override):
+    with pytest.raises(ConfigError, match="cannot change in a run that has begun"):
+        run.change([override])
+    with pytest.raises(ConfigError, match="micro_batch is 0"):
+        run.change(["micro_batch=0"])
+    assert not run.changes() and run.recipe == RECIPE
+
+
 def test_a_stage_of_another_config_is_refused(run):
     with run.lock():
         fill(run, 1, "questioner")

@@ -1,7 +1,9 @@
 """Recipes: the typed settings of a run, read from YAML, overridden by key, checked, hashed and written back."""
 
 from selfevolve.config.load import (
+    MACHINERY,
     accelerate_config_path,
+    changed_machinery,
     config_hash,
     differences,
     dump,
@@ -32,6 +34,7 @@ from selfevolve.config.schema import (
 )
 
 __all__ = [
+    "MACHINERY",
     "AskE",
     "Assessment",
     "Diagnostics",
@@ -49,6 +52,7 @@ __all__ = [
     "TrainStage",
     "Validity",
     "accelerate_config_path",
+    "changed_machinery",
     "config_hash",
     "differences",
     "dump",

@@ -27,6 +27,20 @@ Sources = dict[KeyPath, str]  # where each key was set: "FILE:LINE" or "override
 # What a recipe is called does not change what a run computes.
 NOT_HASHED = ("name", "description")
 
+# Where and how fast a run computes, not what: these, and what lies under them, may change when it goes on.
+MACHINERY = (
+    "generation.batch",
+    "micro_batch",
+    "gradient_checkpointing",
+    "launcher",
+    "accelerate_config",
+    "processes",
+    "machines",
+    "main_address",
+    "backends",
+    "monitor",
+)
+
 # Folders of the recipes that hold other settings: of accelerate, and of `aske` with the training of askers.
 NO_RECIPES = ("accelerate/", "aske/")
 
@@ -101,6 +115,26 @@ def recipe_from_text(text: str, source: str) -> Recipe:
     data, lines = parse_mapping(text, source)
     _refuse_unknown(data, lines, source)
     return _validated(data, {path: f"{source}:{line}" for path, line in lines.items()})
+
+
+def changed_machinery(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """Return the recipe with overrides of `MACHINERY` applied, and checked again.
+
+    Raises:
+        ConfigError: an override of another key, which would mix two experiments in one run; or a value that does not
+            fit.
+    """
+    data: dict[str, Any] = recipe.model_dump(mode="json")
+    sources: Sources = {}
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        _apply_override(data, sources, override)
+        if not any(key == name or key.startswith(f"{name}.") for name in MACHINERY):
+            raise ConfigError(
+                f"{key} decides what a run computes, so it cannot change in a run that has begun",
+                f"start a new run with it; what may change is {', '.join(MACHINERY)}",
+            )
+    return _validated(data, sources)
 
 
 def accelerate_config_path(recipe: Recipe) -> Path | None:
@@ -178,7 +212,7 @@ def differences(old: Recipe, new: Recipe) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    return "null" if value is None else str(value)
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _leaves(data: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:

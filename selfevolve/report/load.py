@@ -33,6 +33,7 @@ class RunView:
     metrics: list[dict[str, Any]]  # by round; round 0 is the evaluation at the start, where the run has it
     unfinished: str | None  # where the run stands, or None when all rounds are there
     notes: tuple[str, ...] = field(default=())  # what could not be read
+    changes: tuple[str, ...] = field(default=())  # settings of the machinery that changed as the run went on
 
     @property
     def rounds(self) -> list[dict[str, Any]]:
@@ -195,6 +196,11 @@ def load_run(path: str | Path) -> RunView:
     notes: list[str] = []
     config = read_config(folder, notes)
     metrics = read_metrics(folder, notes)
+    changes = tuple(
+        f"{line} ({str(row.get('at', ''))[:10]})"
+        for row in read_lines(folder / "changes.jsonl", notes)
+        for line in row.get("changed", ())
+    )
     planned = count(config.get("rounds"))
     done = sum(item["round"] > 0 for item in metrics)
     return RunView(
@@ -210,4 +216,5 @@ def load_run(path: str | Path) -> RunView:
         metrics=metrics,
         unfinished=find_progress(folder, planned, done),
         notes=tuple(notes),
+        changes=changes,
     )

@@ -91,6 +91,7 @@ def run_markdown(run: RunView, digest: Digest) -> str:
     if run.unfinished:
         parts.append(f"**Unfinished run.** {run.unfinished}")
     parts += [f"**Collapse monitor:** {inline(line)}" for line in warnings(run)]
+    parts += [f"**Changed as the run went on:** {inline(line)}" for line in run.changes]
     parts += [f"**Not read:** {inline(line)}" for line in run.notes[:10]]
     parts += ["## Curves", rounds_table(run.metrics, SHOWN)]
     parts += ["## Validity gate", rounds_table(run.rounds, GATE)]

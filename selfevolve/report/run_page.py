@@ -87,6 +87,7 @@ def head(run: RunView) -> str:
             h.chips(facts),
             h.banner("Unfinished run.", [run.unfinished] if run.unfinished else []),
             h.banner("Collapse monitor:", warnings(run)),
+            h.banner("Changed as the run went on:", run.changes),
             h.banner("Not read:", run.notes[:10]),
             f'<div class="tiles">{"".join(tile(run.metrics, figure) for figure in figures.HEADLINE)}</div>',
         ]

@@ -45,4 +45,5 @@ def remedy(recipe: Recipe, training: bool) -> str:
         if recipe.lora is None:
             words.append("train adapters with lora.rank=16")
             words.append("or shard the weights over more GPUs (accelerate_config)")
-    return "; ".join(words) + "; these are settings of a new run, see docs/failures.md"
+    first = "selfevolve resume RUN micro_batch=N" if training else "selfevolve resume RUN generation.batch=N"
+    return "; ".join(words) + f"; all but lora may change as the run goes on: {first}, see docs/failures.md"
