@@ -28,6 +28,7 @@ from torch.distributed.tensor import DTensor
 
 from selfevolve.train.spec import TrainingError, TrainSpec
 
+AUTOCAST = {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}  # of DeepSpeed's configuration
 _CHECKPOINTED = "_checkpoint_wrapped_module."  # part of a name under FSDP's own activation checkpointing
 
 
@@ -78,6 +79,15 @@ def honour_config_on_cpu() -> None:
         )
     if _asked("ACCELERATE_USE_FSDP"):
         PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+
+
+def autocast_by_deepspeed(spec: TrainSpec) -> bool:
+    """Return whether DeepSpeed is to compute in bfloat16 from float32 weights, by `AUTOCAST`.
+
+    Its ``bf16`` mode rounds the weights when a stage starts, so each round would lose small updates of the last one.
+    Under adapters the weights that it rounds are frozen, and loaded in bfloat16 anyway.
+    """
+    return _asked("ACCELERATE_USE_DEEPSPEED") and spec.dtype == "bfloat16" and spec.lora is None
 
 
 def _asked(variable: str) -> bool:

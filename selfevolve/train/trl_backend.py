@@ -144,6 +144,8 @@ def _train(
     with tempfile.TemporaryDirectory() as scratch, quiet_bars():
         config = _config(spec, state.num_processes, scratch)
         sharded.honour_config_on_cpu()
+        if sharded.autocast_by_deepspeed(spec):
+            config.deepspeed_plugin.deepspeed_config |= sharded.AUTOCAST
         trainer = _Trainer(model, tokenizer, maker, sampler, progress, config)
         trainer.train()
     if sharded.fingerprint(trainer.model, trainer.sharding, trainer.accelerator.device) == trainer.before:
@@ -172,7 +174,8 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
     """Return TRL's configuration: every default that does not fit a stage is set here."""
     micro = spec.micro(processes)
     cpu = on_cpu(spec)
-    os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16" if spec.dtype == "bfloat16" else "no"  # not accelerate's file
+    half = spec.dtype == "bfloat16" and not sharded.autocast_by_deepspeed(spec)
+    os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16" if half else "no"  # the recipe decides, not accelerate's file
     return GRPOConfig(
         output_dir=scratch,
         max_steps=spec.steps * spec.updates,
@@ -193,7 +196,7 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
         temperature=spec.temperature,  # of the log-probabilities; sampling is ours
         seed=spec.seed,
         use_cpu=cpu,
-        bf16=spec.dtype == "bfloat16",
+        bf16=half,
         gradient_checkpointing=spec.gradient_checkpointing,
         logging_strategy="steps",
         logging_steps=1,
@@ -279,7 +282,8 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         with ExitStack() as stack:
             if self.copy is None:
                 stack.enter_context(unwrap_model_for_generation(self.model_wrapped, self.accelerator))
-            stack.enter_context(self.accelerator.autocast())
+            kind, half = self.accelerator.device.type, self.spec.dtype == "bfloat16"
+            stack.enter_context(torch.autocast(kind, dtype=torch.bfloat16, enabled=half))
             yield
 
     def roll_out(self) -> LocalRollouts:

@@ -17,7 +17,7 @@ import pytest
 
 from selfevolve.train import TrainingError
 from selfevolve.train.launch import command, launch
-from tests.train.sharded_stage import Case
+from tests.train.sharded_stage import Case, spec_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -26,7 +26,7 @@ load_file = pytest.importorskip("safetensors.torch").load_file
 
 ROOT = Path(__file__).parents[2]
 BASE = str(ROOT / "selfevolve" / "testbed" / "backbones" / "base")  # output head tied to the embedding
-LORA = {"policy": BASE, "lora": True, "rate": 0.01}
+LORA: dict[str, Any] = {"policy": BASE, "lora": True, "rate": 0.01}
 
 
 @dataclass(frozen=True)
@@ -171,21 +171,23 @@ def test_the_recipes_configuration_shards_on_cpu(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_deepspeed(run: Callable[..., list[Outcome]]) -> None:
     pytest.importorskip("deepspeed", reason="DeepSpeed is not installed")
-    one, two, lora_one, lora, stage2, half = run(
+    one, two, lora_one, lora, stage2, *halves = run(
         Case("one", BASE),
         Case("two", BASE, "zero3"),
         Case("lora-one", **LORA),
         Case("lora", sharding="zero3", **LORA),
         Case("stage2", BASE, "zero2"),
-        Case("half", BASE, "zero2", dtype="bfloat16", rate=1e-6),
+        Case("half2", BASE, "zero2", dtype="bfloat16", rate=1e-6),
+        Case("half3", BASE, "zero3", dtype="bfloat16", rate=1e-6),
     )
     assert two.ranks[0]["sharding"] == "zero3" and stage2.ranks[0]["sharding"] == "zero"
     assert_same_training(two, one)
     assert_same_training(lora, lora_one)
     assert_same_training(stage2, one, share=1.0)
     before = load_file(Path(BASE) / "model.safetensors")
-    moved = half.saved["model.norm.weight"] - before["model.norm.weight"].float()
-    assert 0 < float(moved.abs().max()) < 1e-5  # steps that bfloat16 weights would lose
+    for half in halves:  # steps that bfloat16 weights would lose
+        moved = max(float((values - before[name].float()).abs().max()) for name, values in half.saved.items())
+        assert 0 < moved < 4e-6
 
 
 def accelerator(fsdp: int | None = None, zero: int | None = None) -> Any:
@@ -228,6 +230,17 @@ def test_a_sharding_configuration_is_not_set_aside_on_cpu(monkeypatch: pytest.Mo
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     with pytest.raises(TrainingError, match="DeepSpeed was asked for on a CPU"):
         sharded.honour_config_on_cpu()
+
+
+def test_deepspeed_computes_in_bfloat16_from_wide_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    from selfevolve.train.sharded import autocast_by_deepspeed
+
+    full = spec_of(Case("x", BASE, dtype="bfloat16"))
+    assert not autocast_by_deepspeed(full)
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    assert autocast_by_deepspeed(full)
+    assert not autocast_by_deepspeed(spec_of(Case("x", BASE)))
+    assert not autocast_by_deepspeed(spec_of(Case("x", dtype="bfloat16", **LORA)))
 
 
 def test_the_launcher_keeps_a_sharding_configuration_on_cpu() -> None:
