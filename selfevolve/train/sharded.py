@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor
 
 from selfevolve.train.spec import TrainingError, TrainSpec
 
-AUTOCAST = {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}  # of DeepSpeed's configuration
+_AUTOCAST = {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}  # of DeepSpeed's configuration
 _CHECKPOINTED = "_checkpoint_wrapped_module."  # part of a name under FSDP's own activation checkpointing
 
 
@@ -64,7 +64,7 @@ def sharding_of(accelerator: Any) -> Sharding:
 def honour_config_on_cpu() -> None:
     """Let accelerate shard on CPUs too, where it leaves a sharding configuration aside without a word.
 
-    Called after the process group is up and before the trainer is made. accelerate reads an FSDP configuration only
+    The process group is up by then. accelerate reads an FSDP configuration only
     where the processes are said to hold GPUs, though FSDP2 itself runs over gloo.
 
     Raises:
@@ -81,8 +81,15 @@ def honour_config_on_cpu() -> None:
         PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
 
 
+def settle(config: Any, spec: TrainSpec) -> None:
+    """Put right what accelerate makes of a sharding configuration, before the trainer is made with ``config``."""
+    honour_config_on_cpu()
+    if autocast_by_deepspeed(spec):
+        config.deepspeed_plugin.deepspeed_config |= _AUTOCAST
+
+
 def autocast_by_deepspeed(spec: TrainSpec) -> bool:
-    """Return whether DeepSpeed is to compute in bfloat16 from float32 weights, by `AUTOCAST`.
+    """Return whether DeepSpeed is to compute in bfloat16 from float32 weights, by ``torch_autocast``.
 
     Its ``bf16`` mode rounds the weights when a stage starts, so each round would lose small updates of the last one.
     Under adapters the weights that it rounds are frozen, and loaded in bfloat16 anyway.

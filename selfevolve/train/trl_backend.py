@@ -143,9 +143,7 @@ def _train(
     maker = make_maker(Stage(rows, plan, spec, process, clock, formatter, end_ids(model, tokenizer), context))
     with tempfile.TemporaryDirectory() as scratch, quiet_bars():
         config = _config(spec, state.num_processes, scratch)
-        sharded.honour_config_on_cpu()
-        if sharded.autocast_by_deepspeed(spec):
-            config.deepspeed_plugin.deepspeed_config |= sharded.AUTOCAST
+        sharded.settle(config, spec)
         trainer = _Trainer(model, tokenizer, maker, sampler, progress, config)
         trainer.train()
     if sharded.fingerprint(trainer.model, trainer.sharding, trainer.accelerator.device) == trainer.before:
