@@ -1,14 +1,15 @@
 """Where a testbed round's time goes, and how its parts grow with the number of questions. CPU seconds, one thread.
 
-    python tests/benchmarks/bench_round.py [--full] [--profile] [--growth 50]
+    python tests/benchmarks/bench_round.py [--full] [--profile] [--growth 30] [--no-model]
 
 * One round of testbed/r_quest at a small size (``--full``: at the shipped size), stage by stage: CPU seconds, the share
   inside the engine (decoding; forward and backward passes and optimiser of training) and the share inside the network
   itself (decoding without the draw of tokens, the cache and the bookkeeping of rows).
 * ``--profile``: the round runs under cProfile, and the costliest functions of ours are listed by their own time. The
   profiler makes Python slower than tensors, so shares are then too low.
-* Growth: CPU time a question at 1, 2, 4 and 8 times ``--growth`` questions, for a whole assessment, the novelty gate
-  without its model, the grouping by pattern and the clusters by BLEU (pairs of questions, so its time a question grows).
+* Growth: CPU time a question at 1, 2, 4 and 8 times ``--growth`` questions for a whole assessment, and at 8 times as many
+  for the novelty gate without its model, the grouping by pattern and the clusters by BLEU (pairs of questions, so its time
+  a question must grow in the end).
 
 The last line is one JSON object: ``in_engine`` is the round's share inside the engine.
 """
@@ -182,30 +183,34 @@ class OracleJudge:
         return [SameType.SAME if self.pattern[a] == self.pattern[b] else SameType.DIFFERENT for a, b in pairs]
 
 
-def growth(base: int) -> dict[str, Any]:
-    """Return CPU milliseconds a question of each part at 1, 2, 4 and 8 times ``base`` questions."""
-    everything = written(8 * base)
+def growth(base: int, assess: bool) -> dict[str, Any]:
+    """Return CPU milliseconds a question at 1, 2, 4 and 8 times ``base`` questions, without a model at 8 times those."""
+    everything = written(64 * base)
     texts = [candidate.question or "" for candidate in everything]
-    judge, sampler, draws = OracleJudge(texts), loaded(1024), Sampling(max_tokens=72)
-    assessor(sampler, draws).assess(everything[:4], seed=1, rewarded=True)  # what only a first call costs
-
+    judge, draws = OracleJudge(texts), Sampling(max_tokens=72)
     parts: dict[str, Callable[[int], Any]] = {
-        "assessment": lambda n: assessor(sampler, draws).assess(everything[:n], seed=1, rewarded=True),
         "novelty_gate": lambda n: KSampledGate(8).decide(texts[:n], judge, seed=1),
         "grouping": lambda n: group_patterns(texts[:n], LabelGrouper(judge.pattern.get), orderings=3, seed=1),
         "bleu_clusters": lambda n: bleu_clusters(texts[:n]),
     }
-    found: dict[str, Any] = {"questions": [base * factor for factor in (1, 2, 4, 8)]}
+    if assess:
+        sampler = loaded(1024)
+        assessor(sampler, draws).assess(everything[:4], seed=1, rewarded=True)  # what only a first call costs
+        parts["assessment"] = lambda n: assessor(sampler, draws).assess(everything[:n], seed=1, rewarded=True)
+    found: dict[str, Any] = {}
     for name, work in parts.items():
+        whole = name == "assessment"
+        counts = [base * factor * (1 if whole else 8) for factor in (1, 2, 4, 8)]
         times = []
-        for count in found["questions"]:
+        for count in counts:
             taken = []
-            for _ in range(1 if name == "assessment" else 3):
+            for _ in range(1 if whole else 3):
                 start = time.process_time()
                 work(count)
                 taken.append(time.process_time() - start)
             times.append(min(taken) / count * 1000)
-        found[name] = {"cpu_ms_a_question": [round(t, 4) for t in times], "growth": round(times[-1] / times[0], 2)}
+        found[name] = {"questions": counts, "cpu_ms_a_question": [round(t, 4) for t in times]}
+        found[name]["growth"] = round(times[-1] / times[0], 2)
         print(f"{name:<14} {found[name]}", flush=True)
     return found
 
@@ -215,15 +220,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="a round at the shipped size")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--growth", type=int, default=50, help="questions at the smallest size; 0 leaves growth out")
+    parser.add_argument("--growth", type=int, default=30, help="questions at the smallest size; 0 leaves growth out")
+    parser.add_argument("--no-model", action="store_true", help="only the growth of what needs no model")
     o = parser.parse_args()
     torch.set_num_threads(1)
     found: dict[str, Any] = {"benchmark": "round", "reference": "the whole round; 1 times the questions"}
     found["size"] = "shipped" if o.full else "small"
-    found["stages"] = one_round([] if o.full else SMALL, o.profile)
-    found["in_engine"] = found["stages"]["round"]["in_engine"]
+    if not o.no_model:
+        found["stages"] = one_round([] if o.full else SMALL, o.profile)
+        found["in_engine"] = found["stages"]["round"]["in_engine"]
     if o.growth:
-        found["growth"] = growth(o.growth)
+        found["growth"] = growth(o.growth, not o.no_model)
     print(json.dumps(found))
 
 
