@@ -339,3 +339,18 @@ def novelty_chart(metrics: Rounds) -> Chart:
         "Of the questioner's candidates that reached the novelty gate",
         [(figures.NOVEL, 4, "novel")],
     )
+
+
+def ask_e_charts(metrics: Rounds) -> list[Chart]:
+    """Return the chart of Ask-E's labels, for runs whose reward is Ask-E's; else none."""
+    f = figures
+    if not has_any(metrics, f.CALIBRATED.key):
+        return []
+    return [
+        rate_chart(
+            metrics,
+            "Ask-E's labels",
+            "Of the questioner's candidates; two equal solvers reach up to 50% calibrated by chance",
+            [(f.CALIBRATED, 1, "calibrated"), (f.TOO_EASY, 3, "too easy"), (f.TOO_HARD, 2, "too hard")],
+        )
+    ]

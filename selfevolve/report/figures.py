@@ -60,13 +60,16 @@ NOVEL = Figure("novel_rate", "Novel rate", "candidates that the novelty gate let
 ANSWERED = Figure("answered_rate", "Answered", "solutions that carry an answer")
 UNDECIDED = Figure("undecided_rate", "Undecided", "questions that got no decision")
 MALFORMED = Figure("malformed_rate", "Malformed", "replies that hold no question in the required form")
+CALIBRATED = Figure("calibrated_rate", "Calibrated", "candidates that exactly one boundary solver answers rightly")
+TOO_EASY = Figure("too_easy_rate", "Too easy", "candidates that both boundary solvers answer rightly")
+TOO_HARD = Figure("too_hard_rate", "Too hard", "candidates that neither boundary solver answers rightly")
 REWARD = Figure("reward_mean", "Mean reward", "over all candidates of the questioner's steps", percent=False)
 PATTERNS = Figure("distinct_patterns", "Distinct patterns", "patterns met at least once", percent=False)
 KEPT = Figure("kept", "Kept questions", "questions that became solver data", percent=False)
 
 TABLE = (
     VALID, VALID_KEPT, TOP5, TOP5_KEPT, LABELS, LABEL_RIGHT, SAMPLED, GREEDY, BALANCED, INVALID_RECALL, VALID_RECALL,
-    GATE_INVALID, GATE_VALID, NOVEL, ANSWERED, UNDECIDED, MALFORMED,
+    GATE_INVALID, GATE_VALID, NOVEL, CALIBRATED, ANSWERED, UNDECIDED, MALFORMED,
 )  # fmt: skip
 HEADLINE = (VALID, TOP5, LABELS, SAMPLED)
 COMPARED = (

@@ -133,6 +133,7 @@ def reward_figures(run: RunView, terms: Mapping[int, Mapping[str, float]]) -> li
     """Return the charts of rewards, shares and decisions."""
     return [
         charts.reward_chart(run.metrics),
+        *charts.ask_e_charts(run.metrics),
         charts.terms_chart(terms),
         charts.histogram_chart(run.metrics, run.window),
         charts.count_chart(run.metrics, "decisions", "Decisions", "Share of the candidates", charts.DECISION_TONES),

@@ -233,6 +233,22 @@ def test_the_start_is_shown_where_it_was_measured(run: Path, page: str) -> None:
     assert validity and 'class="none"' in validity[1]
 
 
+def test_ask_es_labels_have_a_chart_and_changes_of_the_machinery_a_line(tmp_path: Path, page: str) -> None:
+    assert "Ask-E&#x27;s labels" not in page and "Changed as the run went on" not in page
+    run = write_fake_run(tmp_path / "run", rounds=2)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        for key, k in (("calibrated_rate", 31), ("too_easy_rate", 45), ("too_hard_rate", 24)):
+            row[key] = {"value": k / 100, "k": k, "n": 100, "low": 0.1, "high": 0.6}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    change = {"at": "2026-01-02T03:04:05+00:00", "overrides": ["micro_batch=1"], "changed": ["micro_batch: 8 -> 1"]}
+    (run / "changes.jsonl").write_text(json.dumps(change) + "\n")
+    html, markdown = write_report(run)
+    text = html.read_text()
+    assert "Ask-E&#x27;s labels" in text and "31.0%" in text
+    assert "micro_batch: 8 -&gt; 1 (2026-01-02)" in text and "micro" in markdown.read_text()
+
+
 def test_collapse_warnings_name_figure_bound_and_rounds(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", "r_zero_code", rounds=3, questions=60)
     low = {1: 0.7, 2: 0.45, 3: 0.30}
