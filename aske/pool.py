@@ -80,6 +80,7 @@ class Samplers:
                 max_retries=limits.retries,
                 budget=Budget(limits.budget.requests, limits.budget.completion_tokens),
                 extra_body=entry.extra_body,
+                choices=entry.choices,
             )
         )
         if self.check:  # a wrong name or a dead server is told at once, not after the retries of each call

@@ -100,6 +100,7 @@ class Entry(Section):
     api: Literal["chat", "completions"] = "chat"  # http only: "completions" for base models without a template
     api_key_env: str | None = None  # http only: the NAME of the variable that holds the key
     extra_body: dict[str, Any] = {}  # http only: further fields of each request
+    choices: int | None = Field(default=None, ge=1)  # http only: replies asked for in one request; 1 for llama.cpp
     batch: int = Field(default=512, ge=1)  # transformers only: replies decoded at once
     context: int | None = Field(
         default=None, ge=1

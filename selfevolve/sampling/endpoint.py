@@ -64,6 +64,7 @@ class Endpoint:
     extra_body: Mapping[str, Any] = field(default_factory=dict)  # further fields of every request, never a secret
     max_tokens_field: str = "max_tokens"  # "max_completion_tokens" for servers that want it so
     send_seed: bool = True  # False for servers that refuse the field "seed"
+    choices: int | None = None  # replies asked for in one request, at most; None: all; 1 for llama.cpp, see the docs
 
     def __post_init__(self) -> None:
         """Bring addresses and mappings into one form, and refuse what cannot work, with the remedy."""
@@ -81,7 +82,7 @@ class Endpoint:
         self._check_extra_body()
 
     def _check_numbers(self) -> None:
-        for name in ("concurrency", "requests_per_minute", "tokens_per_minute"):
+        for name in ("concurrency", "requests_per_minute", "tokens_per_minute", "choices"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; give at least 1")

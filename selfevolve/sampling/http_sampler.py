@@ -50,6 +50,7 @@ class _Job:
     prompt: Prompt
     sampling: Sampling
     asked: int
+    choices: int | None  # of one request, at most
     stop: threading.Event
     replies: list[Reply] = field(default_factory=list)
     drawn: int = 0  # choices that came with those requests that brought a reply
@@ -61,6 +62,11 @@ class _Job:
     @property
     def missing(self) -> int:
         return self.asked - len(self.replies)
+
+    @property
+    def wanted(self) -> int:
+        """Replies that the next request asks for."""
+        return self.missing if self.choices is None else min(self.choices, self.missing)
 
     @property
     def seed(self) -> int:
@@ -206,7 +212,7 @@ class HttpSampler:
     def _answer(self, key: int, prompt: Prompt, sampling: Sampling, stop: threading.Event) -> list[Reply]:
         """Gather the replies of one prompt."""
         greedy = sampling.temperature == 0
-        job = _Job(key, prompt, sampling, 1 if greedy else sampling.n, stop)
+        job = _Job(key, prompt, sampling, 1 if greedy else sampling.n, self.endpoint.choices, stop)
         while job.missing:
             failure = self._try(job)
             if failure is None:
@@ -219,12 +225,12 @@ class HttpSampler:
         return job.replies * sampling.n if greedy else job.replies
 
     def _try(self, job: _Job) -> _Failure | None:
-        """Send one request for what is missing, and keep what it brings; return why nothing new came."""
+        """Send one request for what is wanted next, and keep what it brings; return why nothing new came."""
         resting = self._wait(job, self._replicas.rest_left())
         if resting is not None:
             return resting
-        body = request_body(self.endpoint, job.prompt, job.sampling, job.missing, job.seed)
-        estimate = len(body) // 4 + job.missing * job.sampling.max_tokens
+        body = request_body(self.endpoint, job.prompt, job.sampling, job.wanted, job.seed)
+        estimate = len(body) // 4 + job.wanted * job.sampling.max_tokens
         try:
             with self._limiter.admit(estimate, job.stop) as permit:
                 if job.started is None:
@@ -257,7 +263,7 @@ class HttpSampler:
             final = response.status not in self.endpoint.retry_statuses
             text = f"status {response.status}: {quote(response.content)}"
             return _Failure(text, final=final, unwell=wait is not None, retry_after=wait)
-        answer = read_answer(response.content, self.endpoint.api, job.missing)
+        answer = read_answer(response.content, self.endpoint.api, job.wanted)
         self._keep(job, answer, permit)
         return None if answer.replies else _Failure(answer.problem or "no reply came")
 

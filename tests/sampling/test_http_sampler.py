@@ -612,3 +612,19 @@ def test_thirty_percent_faults_change_no_reply() -> None:
         assert sampler_of(server).sample(prompts, sampling) == groups
     assert all(stats[fault.value] > 5 for fault in TRANSIENT)
     assert 0.25 < sum(stats[fault.value] for fault in TRANSIENT) / stats["requests"] < 0.35
+
+
+def test_choices_bounds_a_request_and_seeds_do_not_depend_on_it() -> None:
+    sampling = Sampling(n=5, temperature=1.0, max_tokens=8, seed=3)
+    with FakeServer() as server:
+        two = sampler_of(server, choices=2).sample([user("a"), user("b")], sampling)
+        assert sorted(body["n"] for body in server.bodies) == [1, 1, 2, 2, 2, 2]
+    with FakeServer() as server:
+        one = sampler_of(server, choices=1).sample([user("a")], sampling)[0]
+        # the third sample of five is asked for under the seed that it has when it is asked for alone
+        [third] = sampler_of(server, choices=1).sample([user("a")], Sampling(1, 1.0, max_tokens=8, seed=3, first=2))[0]
+        assert [body["n"] for body in server.bodies] == [1] * 6
+        assert len({reply.seed for reply in one}) == 5 and third.seed == one[2].seed
+    assert [len(replies) for replies in two] == [5, 5] and all(r.finish_reason is STOP for g in two for r in g)
+    with pytest.raises(ValueError, match="choices is 0; give at least 1"):
+        Endpoint(("http://127.0.0.1:1/v1",), "m", choices=0)
