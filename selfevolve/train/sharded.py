@@ -64,8 +64,8 @@ def sharding_of(accelerator: Any) -> Sharding:
 def honour_config_on_cpu() -> None:
     """Let accelerate shard on CPUs too, where it leaves a sharding configuration aside without a word.
 
-    The process group is up by then. accelerate reads an FSDP configuration only
-    where the processes are said to hold GPUs, though FSDP2 itself runs over gloo.
+    The process group is up by then. accelerate reads an FSDP configuration only where the processes are said to hold
+    GPUs, though FSDP2 itself runs over gloo.
 
     Raises:
         TrainingError: DeepSpeed was asked for on a CPU, which accelerate does not run.
