@@ -55,7 +55,7 @@ def changed(family: str, name: str) -> set[str]:
 
 
 R_ZERO = {
-    "initialisation.enabled: True -> False",
+    "initialisation.enabled: true -> false",
     "assessment.validity.judge: current -> off",
     "novelty.gate: k_sampled -> none",
     "reward.repetition: none -> bleu",
