@@ -55,7 +55,8 @@ class VllmSampler:
         Args:
             model: a folder or hub id, or a loaded ``vllm.LLM`` (kept as it is).
             name: shown in records; None: the model's path or type.
-            engine: further arguments of ``vllm.LLM``, such as ``gpu_memory_utilization`` or ``max_model_len``.
+            engine: further arguments of ``vllm.LLM``, such as ``gpu_memory_utilization`` or ``max_model_len``. On a CPU
+                ``enable_chunked_prefill`` is off unless given.
             max_prompt_tokens: a longer prompt is answered by an ERROR reply; None: what the model's context leaves.
             template_options: further variables for the chat template (for example ``{"enable_thinking": False}``).
             trust_remote_code: run code that the model's repository carries.
@@ -69,6 +70,9 @@ class VllmSampler:
             logger.warning("%s: code from the model's repository will run (trust_remote_code)", model)
         self._params: Any = vllm.SamplingParams
         options = dict(engine or {}) | {"trust_remote_code": trust_remote_code}
+        if vllm.platforms.current_platform.is_cpu():
+            # a seeded prompt that is read in parts ends the engine there: "CPU Generator does not use offset"
+            options.setdefault("enable_chunked_prefill", False)
         self.engine: Any = vllm.LLM(model=str(model), **options) if by_path else model
         self.name = name or (str(model) if by_path else type(model).__name__)
         self.formatter = Formatter(self.engine.get_tokenizer(), template_options)

@@ -74,6 +74,8 @@ def module(tokenizer: Any, max_model_len: int = 40) -> Any:
     """Return a module to put into ``sys.modules`` under the name vllm; ``log`` keeps the calls."""
     fake: Any = types.ModuleType("vllm")
     fake.__version__, fake.log, fake.SamplingParams = "0.0", [], SamplingParams
+    fake.platforms = types.SimpleNamespace(current_platform=types.SimpleNamespace(is_cpu=lambda: fake.on_cpu))
+    fake.on_cpu = False
 
     def start(model: str, max_model_len: int = max_model_len, **options: Any) -> LLM:
         return LLM(model, tokenizer, max_model_len, fake.log, **options)

@@ -53,6 +53,12 @@ def test_keys_stand_in_for_places_and_later_samples_continue_the_draw(vllm: Any)
     assert sampler.sample_keyed(prompts[1:], Sampling(n=2, seed=3, first=3), [1]) == [whole[1][3:]]
 
 
+def test_on_a_cpu_prompts_are_read_whole(vllm: Any) -> None:
+    vllm.on_cpu = True
+    assert VllmSampler("m").engine.options["enable_chunked_prefill"] is False
+    assert VllmSampler("m", engine={"enable_chunked_prefill": True}).engine.options["enable_chunked_prefill"] is True
+
+
 def test_plain_format_and_a_loaded_engine(vllm: Any) -> None:
     engine = fake_vllm.LLM("m", tiny_tokenizer(60, chat=False), 40, [])
     sampler = VllmSampler(engine)

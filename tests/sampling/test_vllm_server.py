@@ -184,6 +184,17 @@ def test_what_a_request_leaves_out_comes_from_the_generation_config(server: vllm
     assert len({reply.text for reply in open_}) > 4
 
 
+@pytest.mark.parametrize("which", ["server", "engine"])
+def test_more_prompts_than_a_step_reads(request: pytest.FixtureRequest, ours: Any, which: str) -> None:
+    """The engine reads at most 4,096 prompt tokens a step (a server 2,048); read in parts, a seeded prompt ends it."""
+    prompts = [TESTBED.solve(question) for question, _ in exam()]
+    assert sum(len(ids) for ids in ours.prompt_ids(prompts)) > 2 * 4096
+    real = request.getfixturevalue(which)
+    sampler = http(real) if which == "server" else real
+    groups = sampler.sample(prompts, Sampling(max_tokens=2, seed=8))
+    assert {reply.finish_reason for (reply,) in groups} == {LENGTH}
+
+
 def test_what_vllm_refuses_is_a_reply(server: vllm_real.Server, engine: vllm_real.Engine) -> None:
     for sampler in (http(server), engine):
         ((reply,),) = sampler.sample([PROMPTS[0]], Sampling(temperature=2.5, max_tokens=4))  # it takes at most 2
