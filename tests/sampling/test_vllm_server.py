@@ -190,7 +190,7 @@ def test_more_prompts_than_a_step_reads(request: pytest.FixtureRequest, ours: An
     prompts = [TESTBED.solve(question) for question, _ in exam()]
     assert sum(len(ids) for ids in ours.prompt_ids(prompts)) > 2 * 4096
     real = request.getfixturevalue(which)
-    sampler = http(real) if which == "server" else real
+    sampler = http(real, concurrency=len(prompts)) if which == "server" else real
     groups = sampler.sample(prompts, Sampling(max_tokens=2, seed=8))
     assert {reply.finish_reason for (reply,) in groups} == {LENGTH}
 
