@@ -144,23 +144,24 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=72)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        print(json.dumps(inside(options)))
+        options.inside.write_text(json.dumps(inside(options)))  # the engine writes to stdout, too
         return
     if not vllm_real.PYTHON:
         parser.error(vllm_real.NO_PYTHON)
-    command = [vllm_real.PYTHON, __file__, "--inside", "--model", options.model]
+    command = [vllm_real.PYTHON, __file__, "--model", options.model]
     for name in ("prompts", "samples", "tokens", "repeats"):
         command += [f"--{name}", str(getattr(options, name))]
     with tempfile.TemporaryDirectory() as folder:
-        words = Path(folder, "engine.log")
+        words, told = Path(folder, "engine.log"), Path(folder, "result.json")
+        command += ["--inside", str(told)]
         with words.open("wb") as log:
-            done = subprocess.run(command, env=vllm_real.environment(), stdout=subprocess.PIPE, stderr=log, check=False)
+            done = subprocess.run(command, env=vllm_real.environment(), stdout=log, stderr=log, check=False)
         if done.returncode:
             sys.exit(f"the engine failed:\n{words.read_text(errors='replace')[-3000:]}")
-        result = json.loads(done.stdout.decode().splitlines()[-1])
+        result = json.loads(told.read_text())
         result |= over_http(options, Path(folder, "server.log"))
     for name, row in result.items():
         print(f"{name}: {row}")
