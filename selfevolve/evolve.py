@@ -55,6 +55,7 @@ def _evolve(run: RunDir) -> Path:
         for number in range(1, recipe.rounds + 1):
             done = run.is_done(number, "diagnostics")
             metrics = play_round(Context(run, number, bars.report_for(number)))
+            run.remove_old_checkpoints()
             bars.round_done(number)
             if not done:
                 bars.say(round_table([metrics]))

@@ -41,6 +41,7 @@ DONE = "DONE.json"
 BEGINNINGS = ("run.lock", "environment.json", "code.diff", "config.yaml")  # all that a killed `create` can leave
 CHANGES = "changes.jsonl"  # settings of the machinery that changed when the run went on
 PARTIAL = ".partial"
+CHECKPOINT = "checkpoint"
 WEIGHTS = ("*.safetensors", "*.bin")
 
 
@@ -299,11 +300,31 @@ class RunDir:
 
         Raises:
             DamagedFileError: missing, empty or cut; the message says what to delete.
+            RunFolderError: removed by `remove_old_checkpoints`.
         """
-        path = self.file(round, stage, "checkpoint")
+        keep = self.recipe.keep_checkpoints
+        if keep and 0 < round <= self.rounds_done() - keep and not (self.folder(round, stage) / CHECKPOINT).is_dir():
+            raise RunFolderError(
+                f"{self.folder(round, stage) / CHECKPOINT} was removed: keep_checkpoints is {keep}",
+                "use a later round's; `selfevolve resume RUN keep_checkpoints=null` keeps those that are still to come",
+            )
+        path = self.file(round, stage, CHECKPOINT)
         if not any(found for pattern in WEIGHTS for found in path.glob(pattern)):
             raise self._damaged(round, stage, f"{path} holds no weights ({' or '.join(WEIGHTS)})")
         return path
+
+    def remove_old_checkpoints(self) -> None:
+        """Remove the weights of rounds that lie more than ``keep_checkpoints`` complete rounds back; records stay.
+
+        The initialisation's stay: the frozen judge and Ask-E's solver ``initial`` are read from there.
+        """
+        if self.recipe.keep_checkpoints is None:
+            return
+        for number in range(1, self.rounds_done() - self.recipe.keep_checkpoints + 1):
+            for stage in ("questioner", "solver"):
+                folder = self.folder(number, stage) / CHECKPOINT
+                if folder.is_dir():
+                    shutil.rmtree(folder)
 
     def read(self, round: int, stage: str, file: str) -> Any:
         """Return a file of a complete stage: the list of rows of ``*.jsonl``, or the value of ``*.json``.

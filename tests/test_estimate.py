@@ -351,6 +351,12 @@ def test_disk_by_hand():
     text = 0.5 * 4 * (26 * 50 + 26 * 6 * 40)
     assert found.records == 3 * (text + 26 * 1000)
     assert found.total == 7 * 4 * 752 + found.records
+    at_most = {
+        keep: disk(load_recipe("testbed/r_quest", [*SMALL, f"keep_checkpoints={keep}"]), TINY, 0.5) for keep in (2, 5)
+    }
+    assert {keep: d.checkpoints for keep, d in at_most.items()} == {2: 1 + 2 * 3, 5: 1 + 2 * 3}  # a run of three rounds
+    longer = load_recipe("testbed/r_quest", [*SMALL, "keep_checkpoints=2", "rounds=10"])
+    assert disk(longer, TINY, 0.5).checkpoints == 1 + 2 * (2 + 1)
     lora = load_recipe("qwen3-4b-base/r_quest_one_gpu")
     assert disk(lora, TINY, 0.5).checkpoint == 2 * 752  # merged, in bfloat16
 

@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -267,6 +268,30 @@ def test_a_checkpoint_without_weights_is_named(run):
         (stage.path / "checkpoint" / "config.json").write_text("{}")
     with pytest.raises(DamagedFileError, match="holds no weights"):
         run.checkpoint(1, "solver")
+
+
+def test_old_checkpoints_are_removed_where_the_recipe_says_so(run):
+    with run.lock():
+        fill(run, 0, "initialisation")
+        for number in (1, 2, 3):
+            fill_round(run, number)
+        run.remove_old_checkpoints()
+        assert run.checkpoint(1, "solver").is_dir()  # the default keeps all
+        run.change(["keep_checkpoints=2"])
+        fill(run, 4, "questioner")  # the round at work does not count
+        run.remove_old_checkpoints()
+        run.remove_old_checkpoints()  # as after a kill within
+    left = sorted(str(p.parent.relative_to(run.path)) for p in run.path.rglob("checkpoint"))
+    rounds = [f"rounds/{n:02d}/{stage}" for n in (2, 3) for stage in ("questioner", "solver")]
+    assert left == ["initialisation", *rounds, "rounds/04/questioner"]
+    with pytest.raises(RunFolderError, match=r"rounds/01/solver/checkpoint was removed: keep_checkpoints is 2"):
+        run.checkpoint(1, "solver")
+    shutil.rmtree(run.folder(3, "solver") / "checkpoint")  # not by us
+    with pytest.raises(DamagedFileError, match=r"config.json is missing"):
+        run.checkpoint(3, "solver")
+    again = RunDir.open(run.path)
+    with again.lock():
+        assert again.stage(1, "solver") is None and len(again.metrics()) == 3  # rounds stay complete
 
 
 def test_records_are_checked_against_their_count(run):

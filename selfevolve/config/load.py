@@ -37,6 +37,7 @@ MACHINERY = (
     "processes",
     "machines",
     "main_address",
+    "keep_checkpoints",
     "backends",
     "monitor",
 )
@@ -181,9 +182,9 @@ def config_hash(recipe: Recipe) -> str:
     """Return 16 hex digits that differ whenever a setting differs that the run reads.
 
     Name and description do not count. Without Ask-E's reward neither do `reward.rule` and `ask_e`, nor on one machine
-    `machines` and `main_address`, which are then at their defaults; nor `backends` at its default, nor
-    `gradient_checkpointing` where it is off: so a run folder that was made before these keys existed can still be
-    resumed.
+    `machines` and `main_address`, which are then at their defaults; nor `backends` and `keep_checkpoints` at their
+    defaults, nor `gradient_checkpointing` where it is off: so a run folder that was made before these keys existed can
+    still be resumed.
     """
     data = recipe.model_dump(mode="json", exclude=set(NOT_HASHED))
     if recipe.reward.rule == "solver":
@@ -192,6 +193,8 @@ def config_hash(recipe: Recipe) -> str:
         del data["machines"], data["main_address"]
     if not recipe.gradient_checkpointing:
         del data["gradient_checkpointing"]
+    if recipe.keep_checkpoints is None:
+        del data["keep_checkpoints"]
     if recipe.backends == Backends():
         del data["backends"]
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"))

@@ -315,6 +315,11 @@ class Recipe(Section):
         "machines is above 1",
     )
 
+    keep_checkpoints: Annotated[int, Field(ge=2)] | None = Field(
+        default=None,
+        description="complete rounds whose checkpoints stay on disk, 2 or more; null for all. Records always stay",
+    )
+
     referee: Literal["oracle", "model", "none"] = Field(
         default="none",
         description="who says what is really so in diagnostics: the testbed's 'oracle', a 'model', or 'none'",

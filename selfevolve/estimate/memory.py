@@ -152,10 +152,10 @@ def rows_that_fit(recipe: Recipe, shape: Shape, memory: float, kept: float) -> i
 
 @dataclass(frozen=True)
 class Disk:
-    """What a run leaves on disk, in bytes; nothing is removed while it goes on."""
+    """What a run has on disk when that is most, in bytes."""
 
     checkpoint: float
-    checkpoints: int  # one of the initialisation, two a round
+    checkpoints: int  # one of the initialisation, two a round that is kept and two of the round at work
     records: float  # of all rounds
 
     @property
@@ -170,9 +170,11 @@ def disk(recipe: Recipe, shape: Shape, fill: float) -> Disk:
     limits, steps = recipe.generation.max_new_tokens, recipe.questioner
     written = steps.steps * steps.prompts * steps.responses
     questions = written + recipe.candidates
+    keep = recipe.keep_checkpoints
+    rounds = recipe.rounds if keep is None else min(recipe.rounds, keep + 1)
     text = fill * _TEXT * (questions * limits.question + questions * recipe.assessment.solutions * limits.solution)
     return Disk(
         checkpoint=float(each * shape.parameters),
-        checkpoints=int(recipe.initialisation.enabled) + 2 * recipe.rounds,
+        checkpoints=int(recipe.initialisation.enabled) + 2 * rounds,
         records=recipe.rounds * (text + _RECORD * questions),
     )
