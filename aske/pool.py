@@ -57,7 +57,7 @@ class Samplers:
             case "vllm":
                 from selfevolve.sampling.vllm_sampler import VllmSampler
 
-                return VllmSampler(model_path(entry.model), name=entry.model)
+                return VllmSampler(model_path(entry.model), name=entry.model, engine=entry.engine)
             case "http":
                 return self._http(entry)
 

@@ -102,6 +102,7 @@ class Entry(Section):
     extra_body: dict[str, Any] = {}  # http only: further fields of each request
     choices: int | None = Field(default=None, ge=1)  # http only: replies asked for in one request; 1 for llama.cpp
     batch: int = Field(default=512, ge=1)  # transformers only: replies decoded at once
+    engine: dict[str, Any] = {}  # vllm only: arguments of vllm.LLM, such as gpu_memory_utilization or max_model_len
     context: int | None = Field(
         default=None, ge=1
     )  # asker only: positions of its context; None: what the backend tells
@@ -115,6 +116,8 @@ class Entry(Section):
             raise ValueError(f"{self.name}: backend is http, but base_urls is empty; give the server's address")
         if self.backend != "http" and (self.base_urls or self.api_key_env):
             raise ValueError(f"{self.name}: base_urls and api_key_env need backend: http, not {self.backend}")
+        if self.backend != "vllm" and self.engine:
+            raise ValueError(f"{self.name}: engine needs backend: vllm, not {self.backend}")
         return self
 
 
@@ -368,7 +371,8 @@ def _place(items: list[Any], key: str, keys: list[str]) -> int:
 # ------------------------------------------------------------ comparing
 
 # How fast, not what is measured: these may change between two starts of one benchmark.
-_FREE = re.compile(r"(.*\.)?(limits\.(concurrency|requests_per_minute|tokens_per_minute|budget)(\..*)?|batch)|cache")
+_LIMITS = r"limits\.(concurrency|requests_per_minute|tokens_per_minute|budget)(\..*)?"
+_FREE = re.compile(rf"(.*\.)?({_LIMITS}|batch|engine\.gpu_memory_utilization)|cache")
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

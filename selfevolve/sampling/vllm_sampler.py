@@ -69,7 +69,8 @@ class VllmSampler:
         if by_path and trust_remote_code:
             logger.warning("%s: code from the model's repository will run (trust_remote_code)", model)
         self._params: Any = vllm.SamplingParams
-        options = dict(engine or {}) | {"trust_remote_code": trust_remote_code}
+        # "auto" would also read weights that are pickled code
+        options = {"load_format": "safetensors"} | dict(engine or {}) | {"trust_remote_code": trust_remote_code}
         if vllm.platforms.current_platform.is_cpu():
             # a seeded prompt that is read in parts ends the engine there: "CPU Generator does not use offset"
             options.setdefault("enable_chunked_prefill", False)

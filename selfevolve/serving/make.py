@@ -44,7 +44,7 @@ def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log:
         case "vllm":
             from selfevolve.sampling.vllm_sampler import VllmSampler
 
-            engine: dict[str, Any] = {"dtype": recipe.dtype, "load_format": "safetensors"}
+            engine: dict[str, Any] = {"dtype": recipe.dtype}
             if backend.gpu_memory is not None:
                 engine["gpu_memory_utilization"] = backend.gpu_memory
             try:

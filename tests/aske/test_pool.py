@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from bench_helpers import Keyed, entry, settings
+from pydantic import ValidationError
 
 from aske import AskeError
 from aske.bench import start
@@ -203,6 +204,19 @@ def test_the_limits_reach_the_endpoint():
     assert (endpoint.budget.requests, endpoint.budget.completion_tokens) == (10, 100)
     assert dict(endpoint.extra_body) == {"think": False}
     assert endpoint.api == "completions"
+
+
+def test_an_engine_s_arguments_reach_vllm(monkeypatch):
+    from selfevolve.sampling import vllm_sampler
+
+    made = []
+    monkeypatch.setattr(vllm_sampler, "VllmSampler", lambda model, **keys: made.append((model, keys)) or object())
+    samplers, given = Samplers(), {"gpu_memory_utilization": 0.4, "max_model_len": 8192}
+    a, b = (Entry.model_validate({"name": n, "model": "m", "backend": "vllm", "engine": given}) for n in "ab")
+    assert samplers(a) is samplers(b)
+    assert made == [("m", {"name": "m", "engine": given})]
+    with pytest.raises(ValidationError, match="engine needs backend: vllm, not transformers"):
+        Entry.model_validate({"name": "a", "model": "m", "engine": given})
 
 
 def test_different_limits_at_one_address_are_refused():

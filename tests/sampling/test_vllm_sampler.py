@@ -30,7 +30,8 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_what_the_engine_is_told(vllm: Any) -> None:
     sampler = VllmSampler("folder", engine={"max_model_len": 40, "gpu_memory_utilization": 0.3})
     assert isinstance(sampler, Sampler) and sampler.name == "folder" and sampler.format is PromptFormat.CHAT
-    assert sampler.engine.options == {"gpu_memory_utilization": 0.3, "trust_remote_code": False}
+    told = {"gpu_memory_utilization": 0.3, "trust_remote_code": False, "load_format": "safetensors"}
+    assert sampler.engine.options == told
     groups = sampler.sample([user("w1 w2"), user("w3")], Sampling(3, 0.7, 0.9, 0, 11, seed=5))
     ((prompts, params, tqdm),) = vllm.log
     words = sampler.formatter.tokenizer.convert_ids_to_tokens
