@@ -25,10 +25,10 @@ from novelty import NoveltyDecision, NoveltyGate, NoveltyJudge, NoveltyResult, b
 from selfevolve.answers import extract, vote
 from selfevolve.ask_e import AskEJudge
 from selfevolve.prompts import PromptPack
-from selfevolve.records import AskEResult, Assessed, Candidate, Decision, Solutions
+from selfevolve.records import AskEResult, Assessed, Candidate, Decision, Solutions, Votes
 from selfevolve.rewards import AskERule, Measured, Reward, RewardRule
 from selfevolve.sampling import Prompt, Reply, Sampler, Sampling, sample_more
-from validity import ValidityDecision, ValidityVote, Verdict, gate_value, read_verdict, settled, vote_validity
+from validity import ValidityDecision, Verdict, gate_value, read_verdict, settled, vote_validity
 
 Progress = Callable[[str, int, int], None]  # (what is being done, done, of)
 
@@ -135,12 +135,13 @@ class Assessor:
 
     def _votes(
         self, questions: Sequence[str | None], open_: list[int], seed: int, whole_invalid: bool
-    ) -> dict[int, ValidityVote | None]:
+    ) -> dict[int, Votes | None]:
         """Ask for verdicts in waves; `whole_invalid` asks for all of an invalid question's, whose share counts."""
         if self.validity_judge is None:
             return dict.fromkeys(open_)
         s = self.settings
         verdicts: list[list[Verdict]] = [[] for _ in open_]
+        given: list[list[Reply]] = [[] for _ in open_]
         waiting = list(range(len(open_)))
         for first, n in _waves(s.votes) if s.early_stop else [(0, s.votes)]:
             prompts = [self.pack.check(questions[open_[place]] or "") for place in waiting]
@@ -148,6 +149,7 @@ class Assessor:
                 "votes", self.validity_judge, prompts, replace(s.sampling, n=n, seed=seed, first=first), waiting
             )
             for place, group in zip(waiting, groups, strict=True):
+                given[place] += group
                 verdicts[place] += [read_verdict(r) for r in group]
             ends = {ValidityDecision.VALID} if whole_invalid else {ValidityDecision.VALID, ValidityDecision.INVALID}
             waiting = [
@@ -156,8 +158,8 @@ class Assessor:
                 if settled(verdicts[place], s.votes, s.denominator, s.min_answered_votes) not in ends
             ]
         return {
-            i: vote_validity(given, s.denominator, s.min_answered_votes)
-            for i, given in zip(open_, verdicts, strict=True)
+            i: Votes.of(vote_validity(said, s.denominator, s.min_answered_votes), replies)
+            for i, said, replies in zip(open_, verdicts, given, strict=True)
         }
 
     def _unsolved(self, novelty: NoveltyResult | None) -> bool:
@@ -188,7 +190,7 @@ class Assessor:
     def _decide(
         self,
         candidate: Candidate,
-        validity: ValidityVote | None,
+        validity: Votes | None,
         solutions: Solutions | None,
         novelty: NoveltyResult | None,
     ) -> tuple[Decision, str]:
@@ -213,8 +215,8 @@ class Assessor:
         solved = p.solved(self.settings.min_answered)
         return Measured(
             parsed=p.candidate.question is not None,
-            g_valid=gate_value(p.validity) if p.validity else None,
-            validity_decision=p.validity.decision if p.validity else None,
+            g_valid=gate_value(p.validity.vote) if p.validity else None,
+            validity_decision=p.validity.vote.decision if p.validity else None,
             share=p.solutions.vote.share if p.solutions and solved else None,
             solutions_decided=solved,
             novel=_novel(novelty),
@@ -252,7 +254,7 @@ class Assessor:
     def _by_ask_e(
         self,
         candidates: Sequence[Candidate],
-        votes: Mapping[int, ValidityVote | None],
+        votes: Mapping[int, Votes | None],
         seed: int,
         tell: Progress,
         checks: Mapping[int, Sequence[Reply]] | None,
@@ -310,7 +312,7 @@ _BY_LABEL = {
 }
 
 
-def _named(c: Candidate, validity: ValidityVote | None, result: AskEResult | None) -> tuple[Decision, str]:
+def _named(c: Candidate, validity: Votes | None, result: AskEResult | None) -> tuple[Decision, str]:
     """Return the decision of a candidate under Ask-E, with its reason."""
     refused = _refused(c, validity)
     if result is None or result.grade.label is Label.NO_QUESTION:
@@ -329,15 +331,22 @@ def _with_terms(measured: Measured, terms: SessionReward | None) -> Measured:
     return replace(measured, calibration=t["calibration"], diversity=t["diversity"], malformed_turns=t["format"])
 
 
-def _refused(candidate: Candidate, validity: ValidityVote | None) -> tuple[Decision, str] | None:
+def _refused(candidate: Candidate, validity: Votes | None) -> tuple[Decision, str] | None:
     """Return why a candidate goes no further than its format or its votes; None where it does."""
     if candidate.parse_failure is not None:
         return Decision.MALFORMED, f"no question: {candidate.parse_failure.value}"
-    if validity is not None and validity.decision is ValidityDecision.INVALID:
-        return Decision.INVALID, f"{validity.invalid} of {validity.answered} votes say INVALID"
-    if validity is not None and validity.decision is ValidityDecision.UNDECIDED:
-        return Decision.UNDECIDED, f"only {validity.answered} of {validity.asked} votes could be read"
+    if validity is None:
+        return None
+    vote = validity.vote
+    if vote.decision is ValidityDecision.INVALID:
+        return Decision.INVALID, f"{vote.invalid} of {vote.answered} votes say INVALID"
+    if vote.decision is ValidityDecision.UNDECIDED:
+        why = ", ".join(f"{_UNREAD.get(name, name)}: {number}" for name, number in sorted(validity.unread.items()))
+        return Decision.UNDECIDED, f"only {vote.answered} of {vote.asked} votes could be read ({why})"
     return None
+
+
+_UNREAD = {"length": "cut off", "no_box": "without a box", "timeout": "too late", "error": "failed"}
 
 
 def _novel(novelty: NoveltyResult | None) -> bool | None:
@@ -352,8 +361,8 @@ def _waves(votes: int) -> list[tuple[int, int]]:
     return [(0, least), *((first, min(2, votes - first)) for first in range(least, votes, 2))]
 
 
-def _passed(vote: ValidityVote | None) -> bool:
-    return vote is None or vote.decision is ValidityDecision.VALID
+def _passed(votes: Votes | None) -> bool:
+    return votes is None or votes.vote.decision is ValidityDecision.VALID
 
 
 @dataclass(frozen=True)
@@ -361,7 +370,7 @@ class _Parts:
     """A candidate on its way through the steps."""
 
     candidate: Candidate
-    validity: ValidityVote | None
+    validity: Votes | None
     solutions: Solutions | None
     decision: Decision
     reason: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -11,7 +13,7 @@ from novelty import NoveltyResult
 from selfevolve.answers import Vote
 from selfevolve.rewards import Reward
 from selfevolve.sampling import Reply
-from validity import ValidityVote
+from validity import ValidityVote, why_unread
 
 
 class ParseFailure(StrEnum):
@@ -82,6 +84,25 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Votes:
+    """The validity votes of one question."""
+
+    vote: ValidityVote
+    replies: tuple[str, ...]  # verbatim, in sample order
+    unread: dict[str, int]  # how many of them cast no vote, by why: no_box, or how they ended
+
+    @classmethod
+    def of(cls, vote: ValidityVote, replies: Sequence[Reply]) -> Votes:
+        """Return the record of a vote and the replies that it counts."""
+        unread = Counter(why for r in replies if (why := why_unread(r)) is not None)
+        return cls(vote, tuple(r.text for r in replies), dict(unread))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the vote and the replies as plain values."""
+        return {**self.vote.to_json(), "unread": self.unread, "replies": list(self.replies)}
+
+
+@dataclass(frozen=True)
 class Solutions:
     """The fresh solutions of one question."""
 
@@ -142,7 +163,7 @@ class Assessed:
     """A candidate with everything that was asked about it; a step that was not reached is None."""
 
     candidate: Candidate
-    validity: ValidityVote | None
+    validity: Votes | None
     solutions: Solutions | None
     novelty: NoveltyResult | None
     reward: Reward | None  # None: no reward was asked for, or it is masked

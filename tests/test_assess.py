@@ -80,6 +80,18 @@ def test_decision_and_reward(question: str, decision: Decision, reward: float) -
     assert one.reward is not None and one.reward.total == pytest.approx(reward)
 
 
+def test_votes_stand_in_the_record_with_what_could_not_be_read() -> None:
+    [half, cut] = assessor().assess(batch("half", "cut votes"), seed=0, rewarded=True)
+    record = half.to_json()["validity"]
+    assert record["replies"] == [f"<think>hm</think>\\boxed{{{word}}}" for word in ("1", "2")]  # two settle it
+    assert record["unread"] == {} and (record["valid"], record["invalid"]) == (2, 0)
+    record = cut.to_json()["validity"]
+    assert record["replies"] == ["so far", "so far", "<think>hm</think>\\boxed{1}"] and record["unread"] == {
+        "length": 2
+    }
+    assert cut.reason == "only 1 of 3 votes could be read (cut off: 2)"
+
+
 def test_a_malformed_candidate_earns_minus_one_and_costs_nothing() -> None:
     made = assessor()
     [one] = made.assess(batch(None), seed=0, rewarded=True)

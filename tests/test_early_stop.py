@@ -92,8 +92,8 @@ def test_a_floor_or_a_repetition_term_needs_the_solutions_of_repeated_questions(
 def test_an_invalid_question_is_asked_all_votes_where_its_share_is_the_reward() -> None:
     rewarded, _ = assess(world(1), candidates(60), r_quest, True, True)
     filtered, _ = assess(world(1), candidates(60), r_quest, True, False)
-    asked = [a.validity.asked for a in rewarded if a.decision is Decision.INVALID and a.validity]
-    stopped = [a.validity.asked for a in filtered if a.decision is Decision.INVALID and a.validity]
+    asked = [a.validity.vote.asked for a in rewarded if a.decision is Decision.INVALID and a.validity]
+    stopped = [a.validity.vote.asked for a in filtered if a.decision is Decision.INVALID and a.validity]
     assert asked and set(asked) == {9}
     assert len(stopped) == len(asked) and min(stopped) == 5
 

@@ -348,7 +348,7 @@ def test_disk_by_hand():
     recipe = load_recipe("testbed/r_quest", SMALL)
     found = disk(recipe, TINY, fill=0.5)
     assert (found.checkpoint, found.checkpoints) == (4 * 752, 1 + 2 * 3)
-    text = 0.5 * 4 * (26 * 50 + 26 * 6 * 40)
+    text = 0.5 * 4 * (26 * 50 + 26 * (5 + 6) * 40)
     assert found.records == 3 * (text + 26 * 1000)
     assert found.total == 7 * 4 * 752 + found.records
     at_most = {

@@ -16,7 +16,7 @@ from validity.initialisation import (
 from validity.intervals import Estimate
 from validity.prompts import VALIDITY_TEMPLATE, validity_prompt
 from validity.reward import InitialisationOutcome, initialisation_outcome, initialisation_reward
-from validity.verdict import INVALID, Verdict, is_rejection, read_verdict
+from validity.verdict import INVALID, Verdict, is_rejection, read_verdict, why_unread
 from validity.vote import ValidityDecision, ValidityVote, gate_value, settled, vote_validity
 
 __all__ = [
@@ -43,5 +43,6 @@ __all__ = [
     "settled",
     "validity_prompt",
     "vote_validity",
+    "why_unread",
     "write_examples",
 ]

@@ -38,9 +38,19 @@ def read_verdict(reply: Reply) -> Verdict:
 
     Only a reply that the model itself ended casts a vote. The word INVALID outside the final box counts for nothing.
     """
-    if not reply.complete:
-        return Verdict.UNDECIDED
-    answer = extract(reply.text, reply.finish_reason)
-    if answer is None or not answer.strip():
+    answer = _answer(reply)
+    if answer is None:
         return Verdict.UNDECIDED
     return Verdict.INVALID if is_rejection(answer) else Verdict.VALID
+
+
+def why_unread(reply: Reply) -> str | None:
+    """Return why a reply casts no vote: ``no_box``, or how it ended (``length``, ``timeout``, ``error``); else None."""
+    if _answer(reply) is not None:
+        return None
+    return "no_box" if reply.complete else reply.finish_reason.value
+
+
+def _answer(reply: Reply) -> str | None:
+    answer = extract(reply.text, reply.finish_reason) if reply.complete else None
+    return answer if answer is not None and answer.strip() else None

@@ -172,7 +172,9 @@ def disk(recipe: Recipe, shape: Shape, fill: float) -> Disk:
     questions = written + recipe.candidates
     keep = recipe.keep_checkpoints
     rounds = recipe.rounds if keep is None else min(recipe.rounds, keep + 1)
-    text = fill * _TEXT * (questions * limits.question + questions * recipe.assessment.solutions * limits.solution)
+    a = recipe.assessment
+    replies = a.solutions + (0 if a.validity.judge == "off" else a.validity.votes)
+    text = fill * _TEXT * questions * (limits.question + replies * limits.solution)
     return Disk(
         checkpoint=float(each * shape.parameters),
         checkpoints=int(recipe.initialisation.enabled) + 2 * rounds,

@@ -256,14 +256,14 @@ def card(title: str, record: Mapping[str, Any]) -> str:
     """Return one example."""
     question = record.get("question")
     facts = "".join(f"<dt>{h.esc(name)}</dt><dd>{h.esc(value)}</dd>" for name, value in facts_of(record))
-    solved = part(record, "solutions")
-    replies = solved.get("replies") if isinstance(solved.get("replies"), list) else []
     more = ""
     if question and record.get("reply"):
         more += f"<details><summary>The questioner's whole reply</summary>{verbatim(record['reply'])}</details>"
-    if replies:
-        items = "".join(f"<li>{verbatim(text)}</li>" for text in replies)
-        more += f"<details><summary>{len(replies)} solver replies</summary><ol>{items}</ol></details>"
+    for name, what in (("validity", "validity votes"), ("solutions", "solver replies")):
+        replies = part(record, name).get("replies")
+        if isinstance(replies, list) and replies:
+            items = "".join(f"<li>{verbatim(text)}</li>" for text in replies)
+            more += f"<details><summary>{len(replies)} {what}</summary><ol>{items}</ol></details>"
     return (
         f'<div class="card"><h3>{h.esc(title)}</h3><small>{h.esc(record.get("id", ""))}</small>'
         f"{verbatim(question or record.get('reply'))}<dl>{facts}</dl>{more}</div>"

@@ -12,6 +12,7 @@ from validity import (
     read_verdict,
     validity_prompt,
     vote_validity,
+    why_unread,
 )
 from validity.prompts import VALIDITY_TEMPLATE
 
@@ -52,6 +53,12 @@ def test_read_verdict(text: str, expected: Verdict) -> None:
 def test_only_a_complete_reply_casts_a_vote(reason: FinishReason) -> None:
     assert read_verdict(Reply(r"<think>x</think> \boxed{INVALID}", reason)) is U
     assert read_verdict(Reply(r"<think>x</think> \boxed{12}", reason)) is U
+    assert why_unread(Reply(r"<think>x</think> \boxed{12}", reason)) == reason.value
+
+
+def test_why_a_complete_reply_casts_no_vote():
+    assert why_unread(stopped("The question is INVALID.")) == why_unread(stopped(r"\boxed{ }")) == "no_box"
+    assert why_unread(stopped(r"\boxed{12}")) is None and why_unread(stopped(r"\boxed{INVALID}")) is None
 
 
 @pytest.mark.parametrize(
