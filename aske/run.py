@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from aske.errors import AskeError
 from aske.game import Rules
-from aske.labels import Label
+from aske.labels import Label, Reason
 from aske.play import Samplings, Slot, derive, play
 from aske.pool import SamplerOf, seat_sampling, seats
 from aske.prompts import AskePack, load_pack
@@ -198,7 +198,9 @@ def play_wave(run: Run, asker: Entry, slots: Sequence[Slot], rules: Rules) -> li
     )
     who = seats(bench, asker, run.sampler_of)
     records = play(slots, asker.name, who, run.pack, rules, samplings, seed=bench.seed, progress=run.watch.doing)
-    refuse_failed_wave(run, replies_of(records), f"a wave of {asker.name}")
+    what = f"a wave of {asker.name}"
+    refuse_failed_wave(run, replies_of(records), what)
+    _refuse_lost_sessions(run, records, what)
     return records
 
 
@@ -224,6 +226,21 @@ def refuse_failed_wave(run: Run, replies: Iterable[Reply], what: str) -> None:
         raise AskeError(
             f"{what}: {len(failed)} of {total} calls failed (stop_at_failures is {run.bench.stop_at_failures}); "
             f"{count} times: {text}",
+            "The wave is not written. Mend the endpoint, then start again: what was written stands.",
+        )
+
+
+def _refuse_lost_sessions(run: Run, records: Sequence[SessionRecord], what: str) -> None:
+    """Stop where failed calls ended all sessions: a server that dies midway fails few calls, the last of each.
+
+    Raises:
+        AskeError: with the most frequent failure.
+    """
+    lost = [r.grade.detail for r in records if r.grade.reason in (Reason.HTTP, Reason.TIMEOUT)]
+    if len(lost) == len(records) > 1:
+        text, count = Counter(lost).most_common(1)[0]
+        raise AskeError(
+            f"{what}: failed calls ended all {len(records)} sessions; {count} times: {text}",
             "The wave is not written. Mend the endpoint, then start again: what was written stands.",
         )
 

@@ -223,6 +223,23 @@ def test_a_dead_endpoint_stops_the_benchmark_before_a_wave_is_written(tmp_path):
     assert len(lines(tmp_path, "sessions.jsonl")) == CALLS
 
 
+def test_an_endpoint_that_dies_midway_stops_the_benchmark(tmp_path):
+    """Few calls fail, since each session ends with its first failure; but no session is left."""
+    world = World()
+    good = asker("first")
+
+    def write(prompt, u, i):
+        from selfevolve.sampling import FinishReason, Reply
+
+        probed = len(prompt) > 3  # system, first turn, reply, what both solvers said
+        return Reply("", FinishReason.ERROR, error="no connection") if probed else good.write(prompt, u, i)
+
+    world.samplers["first"].write = write
+    with pytest.raises(AskeError, match=r"ended all 5 sessions; 5 times: asker, turn 2: no connection"):
+        start(settings(), tmp_path, world)
+    assert lines(tmp_path, "sessions.jsonl") == []
+
+
 def test_few_failures_are_records(tmp_path):
     world = World()
     good = asker("first")
