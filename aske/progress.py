@@ -1,4 +1,4 @@
-"""What the command shows while a benchmark runs: bars on a terminal, a line a wave elsewhere."""
+"""What the command shows while a benchmark runs: bars on a terminal; elsewhere a line a wave, and a line a minute within one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from aske.run import Watch
 
+_PAUSE = 60.0  # seconds between two lines within a wave
 _ORDER = ("calibrated", "too_easy", "too_hard", "no_question", "bad_cross_check", "ungradable")
 
 
@@ -34,7 +35,7 @@ class Display(Watch):
         self.task: TaskID | None = None
         self.name, self.total, self.tokens = "", 0, 0
         self.labels: Counter[str] = Counter()
-        self.began = time.perf_counter()
+        self.began = self.told = time.perf_counter()
 
     def __enter__(self) -> Self:
         """Begin to draw."""
@@ -53,7 +54,7 @@ class Display(Watch):
         if self.live:
             self.task = self.progress.add_task(name, total=total, completed=done, note=self._labels())
         elif done:
-            print(f"{name}: {done} of {total} are there", file=sys.stderr, flush=True)
+            self._tell(f"{name}: {done} of {total} are there")
 
     def wave(self, done: int, labels: Counter[str], tokens: int) -> None:
         """Count a wave."""
@@ -64,12 +65,18 @@ class Display(Watch):
         else:
             seconds = time.perf_counter() - self.began
             text = f"{self.name}: {done} of {self.total}, {self._note()}, {seconds:.0f} s"
-            print(text, file=sys.stderr, flush=True)
+            self._tell(text)
 
     def doing(self, what: str, over: int, of: int) -> None:
         """Tell what a wave is at."""
         if self.live and self.task is not None:
             self.progress.update(self.task, note=f"{what}, {over} of {of} over; {self._labels()}")
+        elif time.perf_counter() - self.told >= _PAUSE:
+            self._tell(f"{self.name}: {what}, {over} of {of} of this wave over")
+
+    def _tell(self, text: str) -> None:
+        self.told = time.perf_counter()
+        print(text, file=sys.stderr, flush=True)
 
     def _note(self) -> str:
         labels = self._labels()

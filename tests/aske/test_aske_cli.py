@@ -146,6 +146,28 @@ def test_bars_on_a_terminal(monkeypatch):
     assert task.fields["note"] == "1,234 tokens; 2 calibrated, 1 too easy, 1 ungradable"
 
 
+def test_lines_where_there_is_no_terminal(monkeypatch, capsys):
+    from collections import Counter
+
+    from aske import progress
+
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    with progress.Display() as display:
+        assert not display.live
+        display.part("sessions of a", 0, 4, Counter())
+        for clock[0], turn in ((30.0, 1), (61.0, 2), (90.0, 3), (122.0, 4)):
+            display.doing(f"asker, turn {turn}", turn - 1, 4)
+        clock[0] = 150.0
+        display.wave(4, Counter(calibrated=4), 1234)
+    assert capsys.readouterr().err.splitlines() == [
+        "sessions of a: asker, turn 2, 1 of 4 of this wave over",
+        "sessions of a: asker, turn 4, 3 of 4 of this wave over",
+        "sessions of a: 4 of 4, 1,234 tokens; 4 calibrated, 150 s",
+    ]
+
+
 def test_ctrl_c_does_not_wait_for_silent_servers(tmp_path):
     """The asker's server answers; the solvers' says nothing for three minutes."""
     with FakeServer(ask) as good, FakeServer(faults=Faults(rate=1.0, kinds=(Fault.HANG,), hang_seconds=180)) as silent:
