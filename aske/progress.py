@@ -1,4 +1,4 @@
-"""What the command shows while a benchmark runs: bars on a terminal; elsewhere a line a wave, and a line a minute within one."""
+"""What the command shows while a benchmark runs: bars on a terminal, elsewhere a line a wave and a minute."""
 
 from __future__ import annotations
 
