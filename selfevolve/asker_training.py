@@ -8,6 +8,7 @@ The folder::
     train_log.jsonl     one object a step: the trainer's figures, labels, and the audit by more cross-checks
     sessions.jsonl      every session of training with its reward
     memory.json         the questions that diversity is measured against
+    servers/            logs of servers that the training started
     checkpoint/         the trained asker
     summary.json        before and after; written last
 
@@ -29,22 +30,32 @@ from aske.labels import Label
 from aske.pool import model_path
 from aske.prompts import load_pack
 from aske.reward import Memory, RewardSettings, score
+from selfevolve import serving
 from selfevolve.ask_e import Table
 from selfevolve.asker_evaluation import Exam, audit_figures, evaluate
 from selfevolve.backbones import resolve_backbone
-from selfevolve.config.asker import INITIAL, POLICY, AskerTraining, asker_training_from, dump_asker_training
+from selfevolve.config.asker import (
+    INITIAL,
+    POLICY,
+    AskerTraining,
+    asker_training_from,
+    backend_of,
+    dump_asker_training,
+)
+from selfevolve.config.backends import Backend
 from selfevolve.config.yaml_text import parse_mapping
 from selfevolve.embed import load_embedder
 from selfevolve.environment import environment
-from selfevolve.errors import ConfigChangedError, RunFolderError
+from selfevolve.errors import ConfigChangedError, RunFolderError, UserError
 from selfevolve.jsonl import write_json, write_jsonl, write_text
-from selfevolve.sampling import Sampler, Sampling
+from selfevolve.sampling import KeyedSampler, Sampler, Sampling
 from selfevolve.seeds import derive
 from selfevolve.stages.ask_e_sessions import AskeConversations, Outcome
 from selfevolve.train import LogRow, LoraSpec, TrainRow, TrainSpec, train_conversations
 
 Progress = Callable[[str], None]  # told a line at a time
 CONFIG, SUMMARY, CHECKPOINT, EVALUATION = "config.yaml", "summary.json", "checkpoint", "evaluation.jsonl"
+SERVERS = "servers"  # logs of servers that the training starts
 
 
 def train_asker(settings: AskerTraining, out: str | Path, progress: Progress = print) -> dict[str, Any]:
@@ -58,12 +69,20 @@ def train_asker(settings: AskerTraining, out: str | Path, progress: Progress = p
     if (out / SUMMARY).is_file():
         summary: dict[str, Any] = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
         return summary
-    models = _Models(settings)
+    models = _Models(settings, out / SERVERS)
+    try:
+        return _train_and_measure(settings, out, models, progress)
+    finally:
+        models.close()
+
+
+def _train_and_measure(settings: AskerTraining, out: Path, models: _Models, progress: Progress) -> dict[str, Any]:
     exam = _exam(settings, models)
-    if not (out / CHECKPOINT).is_dir():
+    trained = out / CHECKPOINT
+    if not trained.is_dir():
         _train(settings, out, models, exam, progress)
     rows = [row for row in _read(out / EVALUATION) if row["step"] < settings.steps]
-    after = evaluate(exam, models.sampler(str(out / CHECKPOINT)), settings.steps, out / "evaluation")
+    after = evaluate(exam, models.sampler(Backend(), str(trained), "trained"), settings.steps, out / "evaluation")
     progress(_said(after))
     write_jsonl(out / EVALUATION, [*rows, after])
     summary = {
@@ -102,36 +121,53 @@ def _claim(settings: AskerTraining, out: Path) -> None:
 
 
 class _Models:
-    """The models of a training, each loaded once."""
+    """The models of a training, each loaded, or served, once."""
 
-    def __init__(self, settings: AskerTraining) -> None:
-        self.settings = settings
+    def __init__(self, settings: AskerTraining, logs: Path) -> None:
+        self.settings, self.logs = settings, logs
         self.backbone = _resolved(settings.backbone)
-        self.loaded: dict[str, Sampler] = {}
+        self.loaded: dict[tuple[str, str], KeyedSampler] = {}
 
-    def sampler(self, weights: str, name: str | None = None) -> Sampler:
-        if weights not in self.loaded:
-            import torch
-
-            from selfevolve.sampling.transformers_sampler import TransformersSampler
-
+    def sampler(self, backend: Backend, weights: str, name: str) -> KeyedSampler:
+        place = (weights, backend.model_dump_json())
+        if place not in self.loaded:
             s = self.settings
-            dtype = getattr(torch, s.dtype)
-            self.loaded[weights] = TransformersSampler(weights, name=name, batch=s.batch, dtype=dtype)
-        return self.loaded[weights]
+            way = serving.Way(s.dtype, s.batch)
+            made = serving.make_sampler(way, backend, weights, name, self.logs / f"{name}.log")
+            self.loaded[place] = made
+            if backend.kind == "endpoint":  # a wrong name or a dead endpoint is told before anything is trained
+                _check(made)
+            serving.start(made)
+        return self.loaded[place]
 
-    def solver(self, name: str) -> Sampler:
+    def solver(self, name: str) -> KeyedSampler:
         """Return a solver of the pool, or the asker before training."""
+        return self.sampler(backend_of(self.settings, name), self.weights(name), name)
+
+    def weights(self, name: str) -> str:
+        """Return where a solver's weights lie; for an endpoint the name that it lists."""
         if name == INITIAL:
-            return self.sampler(self.backbone, INITIAL)
-        return self.sampler(_resolved(self.settings.solvers[name]), name)
+            return self.backbone
+        model = self.settings.solvers[name]
+        return model if backend_of(self.settings, name).kind == "endpoint" else _resolved(model)
 
     def table(self, pairs: Sequence[tuple[str, str]]) -> Table:
         s = self.settings
         names = list(dict.fromkeys(name for pair in pairs for name in pair))
-        weights = {name: _resolved(s.solvers[name]) for name in names}
+        weights = {name: self.weights(name) for name in names}
         sampling = Sampling(temperature=s.solver_temperature, max_tokens=s.max_solution_tokens)
         return Table(tuple(pairs), {name: self.solver(name) for name in names}, sampling, weights, s.checks)
+
+    def close(self) -> None:
+        """Stop the servers, and forget the models."""
+        serving.close([self.loaded.pop(place) for place in list(self.loaded)])
+
+
+def _check(sampler: KeyedSampler) -> None:
+    try:
+        serving.check(sampler)
+    except serving.ServerError as error:
+        raise UserError(error.message, "mend the endpoint, then start again with the same --out") from None
 
 
 def _resolved(model: str) -> str:
@@ -139,10 +175,12 @@ def _resolved(model: str) -> str:
 
 
 def _exam(settings: AskerTraining, models: _Models) -> Exam:
-    from transformers import AutoConfig
+    from transformers import AutoConfig, AutoTokenizer
+
+    from selfevolve.sampling.transformers_sampler import Formatter
 
     s, e = settings, settings.evaluation
-    before: Any = models.sampler(models.backbone, INITIAL)
+    formatter = Formatter(AutoTokenizer.from_pretrained(models.backbone))
     context = getattr(AutoConfig.from_pretrained(models.backbone).get_text_config(), "max_position_embeddings", None)
     return Exam(
         table=models.table(s.heldout_pairs),
@@ -154,7 +192,7 @@ def _exam(settings: AskerTraining, models: _Models) -> Exam:
         resamples=e.resamples,
         seed=derive(s.seed, "evaluation"),
         context=context,
-        count=lambda prompt: len(before.prompt_ids([prompt])[0]),
+        count=lambda prompt: len(formatter.ids([prompt])[0]),
         oracle=s.prompts == "testbed",
     )
 

@@ -13,9 +13,11 @@ from selfevolve.ask_e import Table
 from selfevolve.asker_evaluation import Exam, audit_figures, evaluate
 from selfevolve.backbones import SHIPPED
 from selfevolve.config.asker import dump_asker_training, load_asker_training
-from selfevolve.errors import ConfigChangedError, ConfigError, RunFolderError
+from selfevolve.errors import ConfigChangedError, ConfigError, RunFolderError, UserError
 from selfevolve.jsonl import read_jsonl
 from selfevolve.sampling import Prompt, Sampling, ScriptedSampler
+from selfevolve.testbed import oracle
+from tests.sampling.fake_server import FakeServer
 
 SHIPPED_SETTINGS = "aske/testbed-train"
 
@@ -54,6 +56,9 @@ def test_the_shipped_settings_survive_the_round_trip(tmp_path: Path) -> None:
         ("evaluation.cross_check=base", "sits in a held-out pair"),
         ("update_groups=3", "use 1, 2, 4, 8"),
         ("solvers.policy=testbed:base", "a solver is called 'policy'"),
+        ("backends.nobody={kind: vllm}", "backends names 'nobody'; it must be default, initial, or a solver: rung-1"),
+        ("backends.base={kind: endpoint}", "base_urls"),
+        ("solvers.default=testbed:base", "a solver is called 'default'"),
         ("stepz=3", "unknown key; the keys are name, description"),
         ("ratio_max=0.2", "greater than or equal to 1"),
         ("steps", "not of the form key=value"),
@@ -165,3 +170,33 @@ def test_a_tiny_training_leaves_its_records(tmp_path: Path) -> None:
     before = sorted(p.name for p in out.iterdir())
     assert train_asker(settings, out, said.append) == summary  # a finished training is not repeated
     assert sorted(p.name for p in out.iterdir()) == before
+
+
+@pytest.mark.skipif(not (SHIPPED / "asker" / "config.json").is_file(), reason="the testbed's asker is not shipped here")
+def test_a_solver_behind_an_endpoint(tmp_path: Path) -> None:
+    from selfevolve.asker_training import train_asker
+
+    def solve(body: dict[str, Any], index: int) -> str:
+        answer = oracle(body["messages"][-1]["content"].removeprefix("<solve>")).answer
+        return f"remotely \\boxed{{ {answer or 7} }}"
+
+    with FakeServer(solve, models=("remote",)) as server:
+        there = f"{{kind: endpoint, base_urls: ['{server.urls[0]}'], model: remote}}"
+        settings = load_asker_training(SHIPPED_SETTINGS, [*TINY, f"backends.rung-2={there}"])
+        train_asker(settings, tmp_path / "run", lambda line: None)
+        assert server.stats["requests"] > 0
+    rows = read_jsonl(tmp_path / "run" / "sessions.jsonl")
+    said = {
+        (row["pair"][0], r["text"])
+        for row in rows
+        for c in row["calls"]
+        for r in c["replies"]
+        if c["seat"] == "boundary_a"
+    }
+    assert said and all(who == "rung-2" and text.startswith("remotely") for who, text in said)
+    others = [r["text"] for row in rows for c in row["calls"] for r in c["replies"] if c["seat"] != "boundary_a"]
+    assert others and not any(text.startswith("remotely") for text in others)
+    elsewhere = there.replace("model: remote", "model: another")
+    wrong = load_asker_training(SHIPPED_SETTINGS, [*TINY, f"backends.rung-2={elsewhere}"])
+    with pytest.raises(UserError, match="rung-2: no server answers"):
+        train_asker(wrong, tmp_path / "wrong")

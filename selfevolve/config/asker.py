@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from selfevolve.config.checks import divisors
+from selfevolve.config.backends import Backend
+from selfevolve.config.checks import backend_problems, divisors
 from selfevolve.config.load import merge, recipes_folder
 from selfevolve.config.schema import (
     Count,
@@ -29,6 +30,7 @@ from selfevolve.errors import ConfigError
 
 POLICY = "policy"  # the cross-check by the asker's own current weights
 INITIAL = "initial"  # the asker as it was before training
+DEFAULT = "default"  # in `backends`: every solver that has no entry of its own
 
 Pairs = Annotated[tuple[tuple[str, str], ...], Field(min_length=1)]
 Term = Annotated[float, Field(ge=-10, le=10)]
@@ -75,6 +77,11 @@ class AskerTraining(Section):
     lora: Lora | None = Field(default=None, description="adapters, or null for full fine-tuning")
 
     solvers: dict[str, str] = Field(description="the pool: a name, and a model written as backbone is")
+    backends: dict[str, Backend] = Field(
+        default={},
+        description="where solvers live, by name; 'default' for all others, 'initial' for the asker before training. "
+        "An entry stands alone; without one they are in this process",
+    )
     train_pairs: Pairs = Field(description="pairs of names that sessions of training are played against")
     heldout_pairs: Pairs = Field(description="pairs that training never meets")
     cross_check: str = Field(
@@ -140,10 +147,22 @@ class AskerTraining(Section):
             found.append(f"evaluation.cross_check is {self.evaluation.cross_check!r}, which sits in a held-out pair")
         if clash := sorted({POLICY, INITIAL} & set(self.solvers)):
             found.append(f"a solver is called {clash[0]!r}, which means the asker itself; give it another name")
+        if DEFAULT in self.solvers:
+            found.append("a solver is called 'default', which means all solvers in backends; give it another name")
+        if strangers := [name for name in self.backends if name not in (DEFAULT, INITIAL, *self.solvers)]:
+            found.append(f"backends names {strangers[0]!r}; it must be default, initial, or a solver: {known}")
+        for name, backend in self.backends.items():
+            found += backend_problems(backend, f"backends.{name}")
         if self.groups % self.update_groups:
             fitting = ", ".join(map(str, divisors(self.groups)))
             found.append(f"update_groups is {self.update_groups}, no divisor of groups = {self.groups}; use {fitting}")
         return found
+
+
+def backend_of(settings: AskerTraining, name: str) -> Backend:
+    """Return where a solver, or the asker before training, lives."""
+    own = settings.backends.get(name)
+    return own if own is not None else settings.backends.get(DEFAULT, Backend())
 
 
 def load_asker_training(name_or_path: str | Path, overrides: Sequence[str] = ()) -> AskerTraining:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from selfevolve.config.backends import CHANGING, READS, Place, places
+from selfevolve.config.backends import CHANGING, READS, Backend, Place, places
 from selfevolve.sampling.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -194,6 +194,27 @@ def _backend_problems(recipe: Recipe) -> list[str]:
 
 def _place_problems(recipe: Recipe, place: Place) -> list[str]:
     b, key = place.backend, place.key
+    if b.kind == "endpoint" and place.role in CHANGING:
+        return [
+            f"{key}.kind is 'endpoint', but the {place.role}'s weights are new every round and an endpoint's never "
+            f"change; set backends.{place.role}.kind to transformers, vllm or server"
+        ]
+    found = []
+    if b.kind == "vllm" and recipe.processes > 1:
+        found.append(
+            f"{key}.kind is 'vllm', which would start an engine in each of processes = {recipe.processes}; "
+            "set it to server"
+        )
+    if b.kind == "endpoint" and b.model is not None and len(place.models) > 1:
+        found.append(
+            f"{key}.model is {b.model!r}, but ask_e.pairs names {', '.join(place.models)} there; leave it out: each "
+            "is asked for by its own name"
+        )
+    return [*found, *backend_problems(b, key)]
+
+
+def backend_problems(b: Backend, key: str) -> list[str]:
+    """Return one line for each setting of a backend, which stands under ``key``, that does not fit its kind."""
     found = []
     for name, field in type(b).model_fields.items():
         if name != "kind" and name not in READS[b.kind] and getattr(b, name) != field.default:
@@ -201,20 +222,14 @@ def _place_problems(recipe: Recipe, place: Place) -> list[str]:
                 f"{key}.{name} is {getattr(b, name)!r}, but {key}.kind is {b.kind!r}, which does not read it; "
                 "leave it out, or change the kind"
             )
-    if b.kind == "vllm" and recipe.processes > 1:
-        found.append(
-            f"{key}.kind is 'vllm', which would start an engine in each of processes = {recipe.processes}; "
-            "set it to server"
-        )
     if b.kind == "server":
-        found += _server_problems(place)
+        found += _server_problems(b, key)
     if b.kind == "endpoint":
-        found += _endpoint_problems(place)
+        found += _endpoint_problems(b, key)
     return found
 
 
-def _server_problems(place: Place) -> list[str]:
-    b, key = place.backend, place.key
+def _server_problems(b: Backend, key: str) -> list[str]:
     found = []
     beside = [name for name in ("python", "arguments", "gpu_memory") if getattr(b, name)]
     if b.command and beside:
@@ -234,24 +249,11 @@ def _server_problems(place: Place) -> list[str]:
     return found
 
 
-def _endpoint_problems(place: Place) -> list[str]:
-    b, key, role = place.backend, place.key, place.role
-    if role in CHANGING:
-        return [
-            f"{key}.kind is 'endpoint', but the {role}'s weights are new every round and an endpoint's never change; "
-            f"set backends.{role}.kind to transformers, vllm or server"
-        ]
-    found = []
-    if b.model is not None and len(place.models) > 1:
-        found.append(
-            f"{key}.model is {b.model!r}, but ask_e.pairs names {', '.join(place.models)} there; leave it out: each "
-            "is asked for by its own name"
-        )
+def _endpoint_problems(b: Backend, key: str) -> list[str]:
     if not b.base_urls:
-        found.append(f"{key}.kind is 'endpoint' but {key}.base_urls is not given; name at least one address")
-        return found
+        return [f"{key}.kind is 'endpoint' but {key}.base_urls is not given; name at least one address"]
     try:
         Endpoint(b.base_urls, b.model or "model")
     except ValueError as error:
-        found.append(f"{key}: {error}")
-    return found
+        return [f"{key}: {error}"]
+    return []

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import gc
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selfevolve.config import Recipe
 from selfevolve.config.backends import Backend
 from selfevolve.sampling import KeyedSampler, Sampler
 from selfevolve.serving.process import ServerError
 
 
-def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log: Path) -> KeyedSampler:
+@dataclass(frozen=True)
+class Way:
+    """How models compute, wherever they live; endpoints decide for themselves."""
+
+    dtype: str  # "float32" or "bfloat16"
+    batch: int  # replies decoded at once, by transformers in process
+    max_prompt_tokens: int | None = None  # a longer prompt is an error reply; None: what the context leaves
+    trust_remote_code: bool = False  # run code that a model's repository carries
+
+
+def make_sampler(way: Way, backend: Backend, weights: str, name: str, log: Path) -> KeyedSampler:
     """Return a sampler of ``weights``; servers are not started yet, endpoints not asked.
 
     Args:
-        recipe: number type, limits and trust.
+        way: number type, limits and trust.
         backend: where the model lives.
         weights: folder or hub id; for an endpoint the name to ask for, unless the backend has one.
         name: shown in records and messages.
@@ -26,7 +36,7 @@ def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log:
     Raises:
         ServerError: vLLM is not installed, or the endpoint's key is not in the environment.
     """
-    limit, trusted = recipe.generation.max_prompt_tokens, recipe.trust_remote_code
+    limit, trusted = way.max_prompt_tokens, way.trust_remote_code
     match backend.kind:
         case "transformers":
             import torch
@@ -36,15 +46,15 @@ def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log:
             return TransformersSampler(
                 weights,
                 name=name,
-                batch=recipe.generation.batch,
+                batch=way.batch,
                 max_prompt_tokens=limit,
-                dtype=getattr(torch, recipe.dtype),
+                dtype=getattr(torch, way.dtype),
                 trust_remote_code=trusted,
             )
         case "vllm":
             from selfevolve.sampling.vllm_sampler import VllmSampler
 
-            engine: dict[str, Any] = {"dtype": recipe.dtype}
+            engine: dict[str, Any] = {"dtype": way.dtype}
             if backend.gpu_memory is not None:
                 engine["gpu_memory_utilization"] = backend.gpu_memory
             try:
@@ -65,7 +75,7 @@ def make_sampler(recipe: Recipe, backend: Backend, weights: str, name: str, log:
                 weights,
                 name,
                 log,
-                dtype=recipe.dtype,
+                dtype=way.dtype,
                 max_prompt_tokens=limit,
                 trust_remote_code=trusted,
             )

@@ -98,7 +98,9 @@ class Context:
         place = (self._asked_for(weights, name, role, backend), backend.model_dump_json())
         if place not in self._loaded:
             log = self.run.path / SERVERS / f"r{self.round:02d}-{name.replace(' ', '-').replace('/', '-')}.log"
-            sampler = serving.make_sampler(self.recipe, backend, place[0], name, log)
+            r = self.recipe
+            way = serving.Way(r.dtype, r.generation.batch, r.generation.max_prompt_tokens, r.trust_remote_code)
+            sampler = serving.make_sampler(way, backend, place[0], name, log)
             self._loaded[place] = Loaded(sampler, set())
             # of several training processes the main one alone samples from frozen models
             if os.environ.get("RANK", "0") == "0":
