@@ -12,7 +12,7 @@ from aske import Rules, load_pack
 from selfevolve.ask_e import Table
 from selfevolve.asker_evaluation import Exam, audit_figures, evaluate
 from selfevolve.backbones import SHIPPED
-from selfevolve.config.asker import dump_asker_training, load_asker_training
+from selfevolve.config.asker import backend_of, dump_asker_training, load_asker_training
 from selfevolve.errors import ConfigChangedError, ConfigError, RunFolderError, UserError
 from selfevolve.jsonl import read_jsonl
 from selfevolve.sampling import Prompt, Sampling, ScriptedSampler
@@ -42,6 +42,14 @@ def test_the_shipped_settings_survive_the_round_trip(tmp_path: Path) -> None:
     train, held = ({frozenset(p) for p in pairs} for pairs in (settings.train_pairs, settings.heldout_pairs))
     assert not train & held
     assert {n for p in held for n in p} <= {n for p in train for n in p}  # as the file says
+
+
+def test_the_example_for_real_models_fits_together() -> None:
+    settings = load_asker_training("aske/example-train")
+    assert {name: backend_of(settings, name).kind for name in (*settings.solvers, "initial")} == {
+        "qwen2.5-1.5b": "server", "qwen2.5-3b": "server", "qwen2.5-7b": "server", "hosted": "endpoint", "initial": "server"
+    }  # fmt: skip
+    assert settings.groups * settings.sessions == 256 and settings.learning_rate == 1e-6
 
 
 @pytest.mark.parametrize(
