@@ -139,7 +139,8 @@ class Session:
             self.end(reason, f"asker, turn {len(self.turns) + 1}: {reply.error or reply.finish_reason.value}")
             return
         self.messages.append(Message("assistant", printable(reply.text)))
-        turn = parse_turn(reply, self.rules.question_words)
+        told = " ".join(m.content for m in self.pack.open(self.rules.probes, self.rules.question_words))
+        turn = parse_turn(reply, self.rules.question_words, told)
         self.turns.append(turn)
         if turn.question is not None:
             self.state = State.BOUNDARY

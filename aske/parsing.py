@@ -19,6 +19,7 @@ class Malformed(StrEnum):
 
     CUT_OFF = "cut_off"  # the reply did not end by itself
     NO_QUESTION = "no_question"  # no question section, or an empty one
+    ECHO = "echo"  # the question section repeats the instructions
     NO_REASONING = "no_reasoning"  # no reasoning section, or an empty one
     NO_DRAFT = "no_draft"  # no draft section
     NO_DRAFT_ANSWER = "no_draft_answer"  # the draft holds no boxed answer
@@ -34,6 +35,7 @@ class Turn:
     cut: bool = False  # the question was longer than the limit
 
 
+ECHO_WORDS = 5  # a shorter question may stand in the instructions by chance
 CHARACTERS_A_WORD = 20  # a question of so many characters a word is cut by characters: some scripts have no blanks
 
 # How models write a header, at the beginning of a line: "#Question#", "**# Question #**", "## Question ##:",
@@ -96,7 +98,17 @@ def _question(text: str, words: int) -> tuple[str | None, bool]:
     return cut[:most], was_cut or len(cut) > most
 
 
-def parse_turn(reply: Reply, words: int = 200) -> Turn:
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _echoes(question: str, told: str) -> bool:
+    """Return whether a question is a piece of the instructions: small models copy what a section shall hold."""
+    plain = _plain(question)
+    return plain.count(" ") >= ECHO_WORDS - 1 and plain in _plain(told)
+
+
+def parse_turn(reply: Reply, words: int = 200, told: str = "") -> Turn:
     """Read one turn.
 
     A thinking block is taken off first; an unfinished one leaves nothing. A reply that was cut off has no question: its
@@ -105,6 +117,7 @@ def parse_turn(reply: Reply, words: int = 200) -> Turn:
     Args:
         reply: the asker's reply.
         words: the question's limit; it is also cut at `CHARACTERS_A_WORD` times as many characters.
+        told: the instructions that the asker was given; a question that stands in them word for word is none.
     """
     if reply.finish_reason is not FinishReason.STOP:
         return Turn(None, None, Malformed.CUT_OFF)
@@ -114,6 +127,8 @@ def parse_turn(reply: Reply, words: int = 200) -> Turn:
     problem = None
     if question is None:
         problem = Malformed.NO_QUESTION
+    elif _echoes(question, told):
+        question, was_cut, problem = None, False, Malformed.ECHO
     elif not sections.get("reasoning"):
         problem = Malformed.NO_REASONING
     elif "draft" not in sections:

@@ -103,17 +103,17 @@ def play(
     turn = 0
     while any(not p.session.over for p in wave):
         turn += 1
-        _tell(progress, f"asker, turn {turn}", wave)
+        _tell(progress, f"asker, turn {turn}", wave, State.ASKER)
         _ask_asker(wave, seats, samplings.asker, derive(seed, turn, "asker"), turn)
-        _tell(progress, f"boundary solvers, turn {turn}", wave)
+        _tell(progress, f"boundary solvers, turn {turn}", wave, State.BOUNDARY)
         _ask_boundary(wave, seats, samplings.boundary, derive(seed, turn, "boundary"), turn)
-        _tell(progress, "cross-check", wave)
+        _tell(progress, "cross-check", wave, State.CROSS_CHECK)
         _ask_cross_check(wave, seats, samplings.cross_check, derive(seed, turn, "cross-check"), turn)
     return [record(p.session, asker, p.slot.pair, p.slot.slot, p.calls) for p in wave]
 
 
-def _tell(progress: Progress | None, what: str, wave: Sequence[_Playing]) -> None:
-    if progress is not None:
+def _tell(progress: Progress | None, what: str, wave: Sequence[_Playing], state: State) -> None:
+    if progress is not None and any(p.session.state is state for p in wave):
         progress(what, sum(p.session.over for p in wave), len(wave))
 
 

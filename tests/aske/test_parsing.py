@@ -84,6 +84,27 @@ def test_cases(text, question, answer, malformed):
     assert (read.question, read.draft_answer, read.malformed, read.cut) == (question, answer, malformed, False)
 
 
+def test_an_echo_of_the_instructions_is_no_question():
+    """A model of 1.5B wrote what the question section shall hold in place of a question."""
+    told = "#Question#\nThe problem alone, with one answer\nthat can be checked: at most 200 words.\n\nWrite now."
+    for echo in (
+        "The problem alone, with one answer that can be checked: at most 200 words.",
+        "the problem ALONE, with one",
+    ):
+        read = parse_turn(stop(turn(echo)), told=told)
+        assert (read.question, read.draft_answer, read.malformed) == (None, "4", Malformed.ECHO)
+        assert parse_turn(stop(turn(echo))).question == echo  # nothing is known of instructions
+    for question in ("Write now.", "The problem alone, with one answer that can be checked, is which?"):
+        assert parse_turn(stop(turn(question)), told=told).question == question
+
+
+def test_several_rounds_in_one_turn():
+    """A model of 1.5B played on by itself, in a code block that it did not close: the last question is asked."""
+    rounds = "```\n" + turn("What is $f(3)$?", "9") + "\n\n" + turn("What is $g(2)$?", "1") + "\n"
+    assert parse_turn(stop(rounds)).question == "What is $g(2)$?"
+    assert parse_turn(cut(rounds + "#Reasoning#\nIt seems")).malformed is Malformed.CUT_OFF
+
+
 @pytest.mark.parametrize("reply", [cut(turn("q")), failed(), late()], ids=["length", "error", "timeout"])
 def test_a_reply_that_did_not_end_by_itself_has_no_question(reply):
     read = parse_turn(reply)
