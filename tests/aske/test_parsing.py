@@ -57,6 +57,9 @@ CASES = [
     ("thinking, opened by the template", "#Question#\nprivate\n</think>\n" + turn("q"), "q", "4", None),
     ("thinking never closed", "<think>\n" + turn("q"), None, None, Malformed.NO_QUESTION),
     ("thinking opened again", "<think>a</think>" + turn("q") + "\n<think>b", None, None, Malformed.NO_QUESTION),
+    ("plays the solvers in its draft", "#Reasoning#\nr\n#Draft#\n\\boxed{4}\nFinal answer: 4\n\nSolver 1:\nIt is \\boxed{5}.\n"
+     "\nSolver 2:\nIt is \\boxed{6}.\n\nNo probes are left. Write the final question, with the sections #Reasoning#, #Draft# and "
+     "#Question#.", None, None, Malformed.NO_QUESTION),
     ("nothing", "", None, None, Malformed.NO_QUESTION),
     ("blanks", " \n\t ", None, None, Malformed.NO_QUESTION),
     ("no headers", "What is 2+2?", None, None, Malformed.NO_QUESTION),
