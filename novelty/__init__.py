@@ -14,14 +14,13 @@ from novelty.grouping import (
     GroupingPass,
     LabelGrouper,
     ModelGrouper,
-    PatternGroup,
     group_patterns,
     read_choice,
     top_share,
 )
 from novelty.judge import JudgeCounts, ModelJudge, NoveltyJudge
 from novelty.probability import approximate_pass_probability, pass_probability, plot_pass_probability
-from novelty.prompts import GROUPING_TEMPLATE, SAME_TYPE_TEMPLATE, grouping_prompt, same_type_prompt
+from novelty.prompts import GROUPING_TEMPLATE, SAME_TYPE_TEMPLATE, PatternGroup, grouping_prompt, same_type_prompt
 from novelty.verdict import SameType, read_same_type
 
 __all__ = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from novelty.prompts import grouping_prompt
+from novelty.prompts import PatternGroup, grouping_prompt
 from selfevolve.sampling import Prompt, Sampler, Sampling
 
 LONGEST = 10_000  # characters at the end of a reply that are searched for the choice: bounds the time for hostile text
@@ -25,15 +25,6 @@ class ChoiceKind(StrEnum):
     JOIN = "join"  # it belongs to an existing group
     NEW = "new"  # it opens a group
     UNDECIDED = "undecided"  # the reply could not be read, or names a group that does not exist
-
-
-@dataclass(frozen=True)
-class PatternGroup:
-    """One group, as it was opened; it stays so for the whole pass."""
-
-    group_id: str  # "G1", "G2", ... in the order of opening
-    pattern: str  # short description of setup and task
-    representative: str  # the question that opened the group
 
 
 @dataclass(frozen=True)

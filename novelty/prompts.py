@@ -8,12 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from selfevolve.sampling import Prompt, user
-
-if TYPE_CHECKING:
-    from novelty.grouping import PatternGroup
 
 SAME_TYPE_TEMPLATE = """Here are two mathematics questions, both written by a model. Decide whether they repeat one \
 and the same exercise pattern.
@@ -77,6 +74,15 @@ def same_type_prompt(candidate: str, reference: str, template: str = SAME_TYPE_T
         ValueError: The template lacks a placeholder or repeats one.
     """
     return user(_fill(template, {"question_a": candidate, "question_b": reference}))
+
+
+@dataclass(frozen=True)
+class PatternGroup:
+    """One group, as it was opened; it stays so for the whole pass."""
+
+    group_id: str  # "G1", "G2", ... in the order of opening
+    pattern: str  # short description of setup and task
+    representative: str  # the question that opened the group
 
 
 def grouping_prompt(question: str, inventory: Sequence[PatternGroup], template: str = GROUPING_TEMPLATE) -> Prompt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from selfevolve.config.checks import OWN, SELF
+from selfevolve.config.names import OWN, SELF
 from selfevolve.errors import UserError
 from selfevolve.sampling.weights import refuse_pickled, remote_code_warning
 

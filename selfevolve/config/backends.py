@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from selfevolve.config.names import OWN, SELF
 from selfevolve.config.section import Section
 
 if TYPE_CHECKING:
@@ -150,8 +151,6 @@ class Place:
 
 def places(recipe: Recipe) -> list[Place]:
     """Return the roles that the recipe's run samples from, each with its models."""
-    from selfevolve.config.checks import OWN, SELF
-
     names: list[str] = []
     if recipe.reward.rule == "ask_e":
         names = list(dict.fromkeys([*(n for pair in recipe.ask_e.pairs for n in pair), recipe.ask_e.cross_check]))

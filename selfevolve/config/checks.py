@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from selfevolve.config.backends import CHANGING, READS, Backend, Place, places
+from selfevolve.config.names import OWN, SELF
 from selfevolve.sampling.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -111,10 +112,6 @@ def _world_problems(recipe: Recipe) -> list[str]:
     if recipe.referee != "model" and recipe.referee_model:
         found.append(f"referee_model is {recipe.referee_model!r} but referee is {recipe.referee!r}; set referee: model")
     return found
-
-
-OWN = ("base", "initial", "current", "previous")  # solvers of the run itself, by name
-SELF = "questioner"  # the policy's own current weights; a cross-check only
 
 
 def _ask_e_problems(recipe: Recipe) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from selfevolve.config import Recipe
 from selfevolve.config.backends import Role
-from selfevolve.config.checks import OWN, SELF
+from selfevolve.config.names import OWN, SELF
 from selfevolve.estimate.cost import PROMPT, Asked, Estimate, StageCost
 from selfevolve.estimate.devices import Device
 from selfevolve.estimate.memory import (

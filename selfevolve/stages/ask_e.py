@@ -14,7 +14,7 @@ from aske.reward import Memory, RewardSettings
 from selfevolve.ask_e import AskEJudge, Table
 from selfevolve.backbones import resolve_backbone
 from selfevolve.config.backends import Role
-from selfevolve.config.checks import OWN, SELF
+from selfevolve.config.names import OWN, SELF
 from selfevolve.embed import load_embedder
 from selfevolve.questions import parse_question
 from selfevolve.records import AskEResult, Candidate, ParseFailure
