@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from aske.errors import AskeError
 from aske.game import Seat
@@ -16,7 +17,7 @@ from aske.pool import SamplerOf, Samplers, seat_sampling
 from aske.prompts import AskePack
 from aske.records import SessionRecord, replay
 from aske.run import SESSIONS, Run, Watch, chunked, read_config, refuse_failed_wave
-from aske.settings import Bench, Entry, differences, load_entry
+from aske.settings import Bench, Entry, differences, load_entry, parse_entry
 from aske.store import Lock, Row, placed_rows, read_json, read_rows, rows_at, write_json
 from selfevolve.sampling import Reply
 
@@ -63,7 +64,7 @@ def regrade(
     entry = find_entry(bench, cross_check)
     meta, path = {"cross_check": entry.model_dump(mode="json")}, folder / f"regrade-{name}.json"
     with Lock(folder):
-        if path.is_file() and (changed := differences(read_json(path), meta)):
+        if path.is_file() and (changed := differences(_made(path), meta)):
             raise AskeError(f"regrade {name} was made with another cross-check: {changed[0]}", "Choose another --name.")
         write_json(path, meta)
         run = Run(bench, folder, pack, sampler_of or Samplers(bench.cache), watch or Watch())
@@ -78,6 +79,12 @@ def regrade(
         )
         played = {place.session: place.label for place in places}
         return Counter((played[row["session"]], row["label"]) for row in table.rows() if row["session"] in played)
+
+
+def _made(path: Path) -> dict[str, Any]:
+    """Return the settings that a regrade was made with; a key that is newer than the file has its default."""
+    data = read_json(path)
+    return {"cross_check": parse_entry(data.get("cross_check", {}), str(path)).model_dump(mode="json")}
 
 
 @dataclass(frozen=True)

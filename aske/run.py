@@ -120,7 +120,8 @@ def open_folder(bench: Bench, folder: Path) -> AskePack:
     config = {**bench.model_dump(mode="json"), "pack": asdict(pack)}
     path = folder / CONFIG
     if path.is_file():
-        if changed := differences(read_json(path), config):
+        made, made_pack = read_config(folder)  # through the schema: a key that is newer than the folder has its default
+        if changed := differences({**made.model_dump(mode="json"), "pack": asdict(made_pack)}, config):
             table = "".join(f"\n  {line}" for line in changed)
             raise AskeError(
                 f"{folder} was made with other settings (as made -> as asked):{table}",

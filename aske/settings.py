@@ -301,7 +301,16 @@ def parse_bench(data: Mapping[str, Any], where: str) -> Bench:
 
 def load_entry(path: Path) -> Entry:
     """Read one entry from a YAML file."""
-    return _validated(Entry, _read_yaml(path), str(path))
+    return parse_entry(_read_yaml(path), str(path))
+
+
+def parse_entry(data: Mapping[str, Any], where: str) -> Entry:
+    """Return a valid entry; `where` names the source in an error.
+
+    Raises:
+        AskeError: every key that is wrong, and what it may be.
+    """
+    return _validated(Entry, data, where)
 
 
 def _validated(kind: type[_Model], data: Mapping[str, Any], where: str) -> _Model:

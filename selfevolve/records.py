@@ -94,8 +94,8 @@ class Votes:
     @classmethod
     def of(cls, vote: ValidityVote, replies: Sequence[Reply]) -> Votes:
         """Return the record of a vote and the replies that it counts."""
-        unread = Counter(why for r in replies if (why := why_unread(r)) is not None)
-        return cls(vote, tuple(r.text for r in replies), dict(unread))
+        why = (why_unread(r) for r in replies if vote.undecided)  # each is read once more only where one cast no vote
+        return cls(vote, tuple(r.text for r in replies), dict(Counter(w for w in why if w is not None)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the vote and the replies as plain values."""

@@ -185,6 +185,20 @@ def test_how_hard_endpoints_are_used_may_change(whole):
     assert sum(run.written.values()) == 0
 
 
+def test_a_folder_from_before_a_setting_existed_goes_on(whole):
+    path = whole / "config.json"
+    config = json.loads(path.read_text())
+    del config["pool"]["solvers"][0]["engine"], config["rules"]["probes"], config["askers"][0]["limits"]
+    path.write_text(json.dumps(config))
+    assert settings().rules.probes == 2  # not the default, so it counts as changed
+    with pytest.raises(AskeError, match=r"settings .*:\n  rules\.probes: 4 -> 2\n"):
+        start(settings(), whole, World())
+    config["rules"]["probes"] = 2
+    path.write_text(json.dumps(config))
+    run = start(settings(), whole, World())
+    assert sum(run.written.values()) == 0
+
+
 def test_changed_prompts_are_refused(whole, tmp_path):
     pack = tmp_path / "pack.yaml"
     pack.write_text("solve: 'Solve this: {question}'\n")

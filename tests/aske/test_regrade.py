@@ -72,6 +72,15 @@ def test_a_name_stands_for_one_cross_check(whole):
         regrade(whole, "strong", "other", World())
 
 
+def test_a_regrade_from_before_a_setting_existed_goes_on(whole):
+    first = regrade(whole, "weak", "old", World())
+    path = whole / "regrade-old.json"
+    made = json.loads(path.read_text())
+    del made["cross_check"]["engine"]
+    path.write_text(json.dumps(made))
+    assert regrade(whole, "weak", "old", World()) == first
+
+
 @pytest.mark.parametrize(("who", "name"), [("nobody", "x"), ("weak", "a/b"), ("weak", "")])
 def test_mistakes(whole, who, name):
     with pytest.raises(AskeError):
