@@ -85,13 +85,39 @@ def clusters_of(sessions: Sequence[SessionRecord], drawing: Drawing) -> Clusters
     return Clusters(["+".join(sorted(s.pair)) for s in sessions], [s.slot for s in sessions], drawing)
 
 
-def resample(session: SessionRecord, draws: Mapping[str, tuple[Draws, ...]]) -> Resample | None:
-    """Return a session's fresh solutions: LOST where no question was graded, None where it is in no denominator."""
-    if not session.label.counted:
-        return None
-    if session.label not in GRADED:
-        return st.LOST
-    return resample_of(draws.get(session.id), session.pair) or _NOTHING
+def reached(sessions: Sequence[SessionRecord], draws: Mapping[str, tuple[Draws, ...]]) -> frozenset[str]:
+    """Return the ids of the sessions that a control has come to; it goes through them in the order of their file.
+
+    A lost session has no draws that tell. All lost ones beside a part of the graded ones would pull every mean towards
+    0, so those behind the last draw wait until the control gets there.
+    """
+    graded = [place for place, session in enumerate(sessions) if session.label in GRADED]
+    drawn = [place for place in graded if sessions[place].id in draws]
+    end = len(sessions) if len(drawn) == len(graded) else max(drawn, default=-1) + 1
+    return frozenset(session.id for session in sessions[:end])
+
+
+def fresh(sessions: Sequence[SessionRecord], bench: Bench) -> list[Resample]:
+    """Return the fresh solutions of each counted session: LOST where no question was graded, empty where none tell."""
+    draws = bench.resamples or {}
+    met = reached(bench.sessions, draws)
+    return [
+        (resample_of(draws.get(s.id), s.pair) if s.label in GRADED else st.LOST if s.id in met else None) or _NOTHING
+        for s in sessions
+        if s.label.counted
+    ]
+
+
+def told(counted: Sequence[SessionRecord], values: Sequence[float | None]) -> bool:
+    """Return whether a control says anything: lost sessions alone, where others were graded, say nothing."""
+    graded = [value for session, value in zip(counted, values, strict=True) if session.label in GRADED]
+    return not graded or any(value is not None for value in graded)
+
+
+def untold(sessions: Sequence[SessionRecord], bench: Bench) -> tuple[int, int]:
+    """Return how many graded questions lack two decided fresh solutions of a solver, and how many were graded."""
+    graded = [s for s in sessions if s.label in GRADED]
+    return sum(st.two_copies(question) is None for question in fresh(graded, bench)), len(graded)
 
 
 def chance(
@@ -101,13 +127,13 @@ def chance(
     if bench.resamples is None:
         return None, None
     counted = [s for s in sessions if s.label.counted]
-    questions = [resample(s, bench.resamples) or _NOTHING for s in counted]
+    questions = fresh(counted, bench)
+    copies = [st.two_copies(q) for q in questions]
     clusters = clusters_of(counted, drawing)
     pairs, slots = clusters.keys
     line = st.chance_line(questions, pairs, slots, draws=drawing.draws, seed=drawing.seed)
-    if line.copies.value is None:
+    if line.copies.value is None or not told(counted, copies):
         return None, None
-    copies = [st.two_copies(q) for q in questions]
     over = [None if c is None else float(s.label is Label.CALIBRATED) - c for s, c in zip(counted, copies, strict=True)]
     return line, clusters.mean(over)
 
@@ -118,16 +144,17 @@ def shuffled(sessions: Sequence[SessionRecord], bench: Bench, drawing: Drawing) 
         return None
     counted = [s for s in sessions if s.label.counted]
     other, own = [], []
+    met, met_own = reached(bench.sessions, bench.shuffled), reached(bench.sessions, bench.resamples or {})
     for session in counted:
         if session.label not in GRADED:
-            other.append(0.0 if bench.shuffled else None)
-            own.append(0.0 if bench.resamples is not None else None)
+            other.append(0.0 if session.id in met else None)
+            own.append(0.0 if bench.resamples is not None and session.id in met_own else None)
             continue
         given = resample_of(bench.shuffled.get(session.id))
         mine = resample_of((bench.resamples or {}).get(session.id), session.pair)
         other.append(st.exactly_one(given) if given else None)
         own.append(st.exactly_one(mine) if mine else None)
-    if not any(value is not None for value in other):
+    if not any(value is not None for value in other) or not told(counted, other):
         return None
     clusters = clusters_of(counted, drawing)
     aimed = [None if a is None or b is None else a - b for a, b in zip(own, other, strict=True)]
@@ -190,7 +217,7 @@ def stability(
     graded = [s for s in sessions if s.label in GRADED and bench.resamples and s.id in bench.resamples]
     if bench.resamples is None or not graded:
         return None
-    drawn = [resample(s, bench.resamples) or _NOTHING for s in graded]
+    drawn = fresh(graded, bench)
     labels = [s.label.value for s in graded]
     clusters = clusters_of(graded, drawing)
     calibrated = [i for i, s in enumerate(graded) if s.label is Label.CALIBRATED]
@@ -199,7 +226,6 @@ def stability(
     def flips(places: Sequence[int], over: Clusters) -> Estimate:
         return over.mean([st.flip_from(labels[i], drawn[i]) for i in places])
 
-    counted = [resample(s, bench.resamples) or _NOTHING for s in sessions if s.label.counted]
     gaps = []
     for session, question in zip(graded, drawn, strict=True):
         a, b = (ability.get(name, 0.0) for name in session.pair)
@@ -210,7 +236,7 @@ def stability(
         flips=flips(range(len(graded)), clusters),
         flips_calibrated=flips(calibrated, chosen),
         redraws=clusters.mean([st.redraws_differ(q) for q in drawn]),
-        stable=st.stable_rate(counted),
+        stable=st.stable_rate(fresh(sessions, bench)),
         stable_calibrated=st.stable_rate([drawn[i] for i in calibrated]),
         gap=clusters.mean(gaps),
     )
@@ -296,6 +322,7 @@ def cost(sessions: Sequence[SessionRecord]) -> Cost:
 
 def cells(asker: str, sessions: Sequence[SessionRecord], bench: Bench) -> tuple[Cell, ...]:
     """Return one cell a pair, in order of first appearance."""
+    drawn = dict(zip([s.id for s in sessions if s.label.counted], fresh(sessions, bench), strict=True))
     by_pair: dict[tuple[str, str], list[SessionRecord]] = {}
     for session in sessions:
         by_pair.setdefault(session.pair, []).append(session)
@@ -303,10 +330,11 @@ def cells(asker: str, sessions: Sequence[SessionRecord], bench: Bench) -> tuple[
     for pair, rows in by_pair.items():
         copies, stable = None, None
         if bench.resamples is not None:
-            drawn = [resample(s, bench.resamples) or _NOTHING for s in rows if s.label.counted]
-            line = st.clustered_mean([st.two_copies(q) for q in drawn], draws=1)
-            copies = Estimate(line.value, None, None, line.n, len(rows)) if line.n else None
-            stable = st.stable_rate(drawn)
+            counted = [s for s in rows if s.label.counted]
+            values = [st.two_copies(drawn[s.id]) for s in counted]
+            line = st.clustered_mean(values, draws=1)
+            copies = Estimate(line.value, None, None, line.n, len(rows)) if line.n and told(counted, values) else None
+            stable = st.stable_rate([drawn[s.id] for s in counted])
         labels = [s.label.value for s in rows]
         found.append(Cell(asker, pair, label_counts(labels), st.rate(map(outcome, labels)), copies, stable))
     return tuple(found)

@@ -284,6 +284,7 @@ def _warnings(bench: Bench, askers: Sequence[AskerAnalysis], planned: int | None
                 f"{one.asker}: {one.rate.ungradable} of {one.rate.asked} sessions ({share:.0%}) are ungradable "
                 f"({reasons}). The rate speaks of the rest alone; see Sensitivity."
             )
+        found += _unresampled(one, bench)
         if one.stability is not None and _apart(one.stability):
             found.append(
                 f"{one.asker}: labels flip in {one.stability.flips.value:.0%} of redraws, but redraws differ among "
@@ -293,6 +294,20 @@ def _warnings(bench: Bench, askers: Sequence[AskerAnalysis], planned: int | None
         if one.labels[Label.BAD_CROSS_CHECK] * 4 >= max(1, one.rate.n):
             found.append(f"{one.asker}: {one.labels[Label.BAD_CROSS_CHECK]} sessions have a bad cross-check.")
     return found
+
+
+def _unresampled(one: AskerAnalysis, bench: Bench) -> list[str]:
+    """Warn where the chance line rests on a part of the graded questions."""
+    if bench.resamples is None:
+        return []
+    lacking, graded = m.untold([s for s in bench.sessions if s.asker == one.asker], bench)
+    if not lacking or lacking / graded < UNGRADABLE_WARNING:
+        return []
+    return [
+        f"{one.asker}: {lacking} of {graded} graded questions ({lacking / graded:.0%}) lack two decided fresh "
+        "solutions of each solver, so the chance line does not speak of them. Go on with `aske resume` where the control has not "
+        "ended; it needs controls.resamples of 2 or more, and solvers that end their replies."
+    ]
 
 
 def _apart(one: Stability) -> bool:

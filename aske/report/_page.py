@@ -116,7 +116,10 @@ def headline(one: AskerAnalysis) -> str:
         f"{percent(best.high)}."
     )
     if one.chance is None or one.chance.copies.value is None or one.excess is None or one.excess.value is None:
-        return f"{text} How much of that is luck is not known: the solvers were not resampled."
+        why = (
+            "no question has two fresh solutions of each solver" if one.stability else "the solvers were not resampled"
+        )
+        return f"{text} How much of that is luck is not known: {why}."
     copies = percent(one.chance.copies.value)
     text += f" Two copies of one solver would get {copies} on the same questions by luck alone."
     more = points(one.excess.value, sign=False).removeprefix(MINUS)
@@ -135,12 +138,13 @@ def _headline(one: AskerAnalysis, first: bool) -> str:
     line = one.chance.copies if one.chance else None
     share = one.rate.ungradable_share
     reasons = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in one.reasons.items())
+    untold = "too few fresh solutions" if one.stability else "not resampled"
     tiles = [
         ("Calibrated", percent(one.rate.value), f"{interval(best.low, best.high)}, {one.rate.k} of {one.rate.n}"),
         ("Chance line", percent(line.value) if line else "",
-         interval(line.low, line.high) if line else "not resampled"),
+         interval(line.low, line.high) if line else untold),
         ("Above chance", f"{points(one.excess.value)} points" if one.excess and one.excess.value is not None else "",
-         interval(one.excess.low, one.excess.high, signed=True) if one.excess else "not resampled"),
+         interval(one.excess.low, one.excess.high, signed=True) if one.excess else untold),
         ("Ungradable", percent(share), f"{one.rate.ungradable} of {one.rate.asked}{f': {reasons}' if reasons else ''}"),
     ]  # fmt: skip
     boxes = "".join(_tile(*tile) for tile in tiles)

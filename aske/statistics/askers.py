@@ -141,7 +141,8 @@ def compare_askers(
         scores: By asker, by cell (pair, slot): 1 or True where the session is calibrated, 0 or False where not, None
             where it is ungradable; any other score works too.
         shared_slots: True: the interval resamples pairs and slots, safe whatever the slots share, and too wide by up
-            to 1.7 where they share nothing. False: pairs alone; right where a slot is only a number in a pair.
+            to 1.7 where they share nothing. False: pairs alone; right where a slot is only a number in a pair. With one
+            pair, or one slot, only the other is resampled; with neither, cells are.
         flip_pairs: True: the test flips whole pairs, which speaks about other pairs too and needs at least six of them
             to reach 0.05. False: single cells, which speaks about the pairs played.
         draws: Bootstrap draws of the intervals.
@@ -159,8 +160,9 @@ def compare_askers(
         cells = _differences(x, y)
         differences = list(cells.values())
         pairs = [pair for pair, _ in cells]
-        slots = [slot for _, slot in cells] if shared_slots else None
-        estimate = clustered_mean(differences, pairs, slots, draws=draws, seed=seed, level=level)
+        slots = [slot for _, slot in cells] if shared_slots else []
+        factors = [keys if len(set(keys)) > 1 else None for keys in (pairs, slots)]  # one cluster cannot be redrawn
+        estimate = clustered_mean(differences, *factors, draws=draws, seed=seed, level=level)
         rows.append(
             Comparison(
                 first=first,

@@ -12,6 +12,7 @@ from fake_bench import PACK, Seat, play_bench, write_bench, write_lines
 
 from aske import AskeError, Rules, Samplings, Seats, Slot, play
 from aske.analysis import Analysis, AskerAnalysis, analyse
+from aske.report._page import headline
 from selfevolve.sampling import FinishReason, Reply
 
 DRAWS = 200
@@ -92,6 +93,35 @@ def test_excess_covers_only_what_was_resampled(tmp_path: Path) -> None:
     assert one.excess is not None and one.chance is not None
     assert (one.excess.value, one.excess.n, one.excess.asked) == (1.0, 1, 3)
     assert one.chance.copies.n == 1
+
+
+def test_lost_sessions_count_as_far_as_a_control_has_come(tmp_path: Path) -> None:
+    # a killed control: the file's order is that of the sessions, so what is lost behind the last draw has to wait
+    s = [row(0, "calibrated"), row(1, "bad_cross_check"), row(2, "too_easy"), row(3, "no_question"), row(4, "too_hard")]
+    first = draws(s[0], 2, 2)
+    one = only(bench(tmp_path / "begun", s, resamples=first, shuffled=draws(s[0], 2, 2, solvers=("c", "d"))))
+    assert one.chance is not None and one.excess is not None and one.stability is not None and one.shuffled is not None
+    assert (one.chance.copies.value, one.chance.copies.n) == (pytest.approx(2 / 3), 1)
+    assert one.excess.value == pytest.approx(1 / 3)
+    assert (one.shuffled.other.value, one.shuffled.other.n) == (0.5, 1) and one.stability.stable.n == 1
+    assert one.cells[0].chance is not None and one.cells[0].chance.n == 1
+    more = only(bench(tmp_path / "more", s, resamples=first + draws(s[2], 2, 2)))
+    assert more.chance is not None and more.cells[0].chance is not None
+    assert (more.chance.copies.value, more.chance.copies.n) == (pytest.approx((2 / 3 + 0 + 2 / 3) / 3), 3)
+    assert more.cells[0].chance.value == more.chance.copies.value
+    whole = only(bench(tmp_path / "whole", s, resamples=first + draws(s[2], 2, 2) + draws(s[4], 0, 0)))
+    assert whole.chance is not None and whole.chance.copies.n == 5
+
+
+def test_lost_sessions_alone_are_no_chance_line(tmp_path: Path) -> None:
+    s = [row(0, "calibrated"), row(1, "bad_cross_check"), row(2, "too_easy")]
+    for name, drawn in (("none", []), ("one", draws(s[0], 1, 0, m=1) + draws(s[2], 1, 1, m=1))):
+        found = bench(tmp_path / name, s, resamples=drawn)
+        one = only(found)
+        assert one.chance is None and one.excess is None and one.cells[0].chance is None
+        assert any("2 of 2 graded questions (100%) lack two decided" in line for line in found.warnings)
+        why = "no question has two fresh solutions" if drawn else "the solvers were not resampled"
+        assert why in headline(one)
 
 
 def test_draws_are_matched_to_the_pair_whatever_their_order(tmp_path: Path) -> None:
@@ -225,6 +255,19 @@ def test_askers_are_compared_on_shared_cells(tmp_path: Path) -> None:
     )
     assert one.p == pytest.approx(2 / 2**5) and one.p_holm == one.p
     assert pair.needed is not None and pair.to_ask is not None and pair.to_ask >= pair.needed
+
+
+def test_one_pair_or_one_slot_still_gives_the_difference_an_interval(tmp_path: Path) -> None:
+    labels = {"x": ["calibrated", "calibrated", "too_easy", "calibrated"], "y": ["too_easy"] * 3 + ["calibrated"]}
+    pairs = [("a", "b"), ("a", "c"), ("b", "c"), ("a", "d")]
+    one_pair = [row(i, label, asker=name) for name, given in labels.items() for i, label in enumerate(given)]
+    one_slot = [row(0, label, pairs[i], name) for name, given in labels.items() for i, label in enumerate(given)]
+    ends = []
+    for place, rows in enumerate((one_pair, one_slot)):
+        (found,) = bench(tmp_path / str(place), rows).comparisons
+        assert found.comparison.difference == 0.5
+        ends.append((found.comparison.low, found.comparison.high))
+    assert ends[0] == ends[1] == (0.0, 1.0)
 
 
 def test_equal_askers_need_no_number_of_sessions(tmp_path: Path) -> None:
