@@ -305,8 +305,8 @@ def _unresampled(one: AskerAnalysis, bench: Bench) -> list[str]:
         return []
     return [
         f"{one.asker}: {lacking} of {graded} graded questions ({lacking / graded:.0%}) lack two decided fresh "
-        "solutions of each solver, so the chance line does not speak of them. Go on with `aske resume` where the control has not "
-        "ended; it needs controls.resamples of 2 or more, and solvers that end their replies."
+        "solutions of each solver, so the chance line does not speak of them. Go on with `aske resume` where the "
+        "control has not ended; it needs controls.resamples of 2 or more, and solvers that end their replies."
     ]
 
 
