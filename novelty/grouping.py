@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from novelty.prompts import PatternGroup, grouping_prompt
+from selfevolve.answers.extract import after_thinking
+from selfevolve.answers.readers import latex_doubled
 from selfevolve.sampling import Prompt, Sampler, Sampling
 
 LONGEST = 10_000  # characters at the end of a reply that are searched for the choice: bounds the time for hostile text
-# A JSON escape, or a lone backslash before anything else. \b and \f are left out: LaTeX writes \binom, \frac.
-_ESCAPE = re.compile(r'\\(["\\/nrt]|u[0-9a-fA-F]{4})?')
 
 
 class ChoiceKind(StrEnum):
@@ -96,9 +95,10 @@ def read_choice(text: str, inventory: Sequence[PatternGroup]) -> GroupChoice:
     """Return the choice that a grouper's reply makes: its last JSON object with a ``group_id``.
 
     The ID is that of a group of the inventory, or NEW; anything else is UNDECIDED. Text around the object is ignored,
-    up to a closing ``</think>`` in any case, and backslashes of LaTeX inside it need not be doubled.
+    a thinking block in any case (one that never closes holds no choice), and backslashes of LaTeX inside it need not be
+    doubled.
     """
-    found = _last_object(text.rpartition("</think>")[2][-LONGEST:])
+    found = _last_object((after_thinking(text) or "")[-LONGEST:])
     if found is None:
         return GroupChoice(ChoiceKind.UNDECIDED, reason="no JSON object with a group_id in the reply")
     name, pattern, reason = (str(found.get(key) or "").strip() for key in ("group_id", "pattern", "reason"))
@@ -214,7 +214,7 @@ def _group_once(questions: Sequence[str], order: Sequence[int], grouper: Grouper
 def _last_object(text: str) -> dict[str, Any] | None:
     """Return the last JSON object in a text that has a ``group_id``."""
     decoder = json.JSONDecoder(strict=False)
-    text = _ESCAPE.sub(lambda match: match.group() if match[1] else r"\\", text)
+    text = latex_doubled(text)
     found: dict[str, Any] | None = None
     place = text.find("{")
     while place >= 0:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from selfevolve.answers.extract import after_thinking
+
 
 class SameType(StrEnum):
     """What a judge says of a pair of questions."""
@@ -35,15 +37,13 @@ def read_same_type(text: str, complete: bool = True) -> SameType:
     emphasis, quotes, boxes and a full stop around the word are ignored, and so is its case.
 
     Args:
-        text: The reply. Text up to a closing ``</think>`` is not read; a thinking block left open holds no verdict.
+        text: The reply. A closed thinking block is not read; one left open holds no verdict.
         complete: False where the reply was cut off or failed: it never counts.
     """
     if not complete:
         return SameType.UNDECIDED
-    spoken = text.rpartition("</think>")[2]
-    if "<think>" in spoken:
-        return SameType.UNDECIDED
-    lines = [" ".join(line.split()) for line in spoken.splitlines() if line.strip()]
+    spoken = after_thinking(text)
+    lines = [" ".join(line.split()) for line in (spoken or "").splitlines() if line.strip()]
     if not lines:
         return SameType.UNDECIDED
     last = _whole(lines[-1])

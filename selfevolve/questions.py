@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from selfevolve.answers import extract
+from selfevolve.answers.extract import after_thinking, behind_thinking
 from selfevolve.records import Candidate, ParseFailure
 from selfevolve.sampling import FinishReason
 
@@ -15,13 +16,13 @@ def parse_question(text: str, finish_reason: str) -> tuple[str | None, str | Non
     """Return (question, the questioner's own answer, failure); exactly one of question and failure is None.
 
     The last complete ``<question>`` block after the thinking block counts, and a complete, filled box must follow it.
-    Both prompt packs use this form (R-Quest, prompt C.1).
+    In a thinking block that never closes there is none. Both prompt packs use this form (R-Quest, prompt C.1).
     """
     if finish_reason != FinishReason.STOP:
         return None, None, ParseFailure.CUT_OFF
-    body = text.rpartition("</think>")[2] if "</think>" in text else text
+    body = behind_thinking(text)
     blocks = list(_BLOCK.finditer(body))
-    if not blocks:
+    if not blocks or after_thinking(body[: blocks[-1].start()]) is None:
         return None, None, ParseFailure.NO_QUESTION
     question = blocks[-1].group(1).rpartition("<question>")[2].strip()
     if not question:

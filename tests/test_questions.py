@@ -24,6 +24,9 @@ CASES = [
     ("\\boxed{2}<question>a?</question>", "stop", None, None, ParseFailure.NO_ANSWER),  # [the box must follow]
     ("<question>a?</question>\\boxed{}", "stop", None, None, ParseFailure.NO_ANSWER),
     ("<think><question>a?</question>\\boxed{2}", "error", None, None, ParseFailure.CUT_OFF),
+    ("<think>try <question>a?</question>\\boxed{2}", "stop", None, None, ParseFailure.NO_QUESTION),  # [an open thought]
+    ("<thinking>try <question>a?</question>\\boxed{2}</thinking>", "stop", None, None, ParseFailure.NO_QUESTION),
+    ("<thinking>x</thinking><question>y?</question>\\boxed{1}", "stop", "y?", "1", None),
 ]  # fmt: skip
 
 

@@ -36,6 +36,8 @@ CASES = [
     ("<think>SAME_TYPE?\nDIFFERENT</think>\nSAME_TYPE", SAME),
     ("<think>It looks shared.\nSAME_TYPE", UNDECIDED),
     ("DIFFERENT</think>", UNDECIDED),
+    ("<thinking>SAME_TYPE?\nDIFFERENT</thinking>\nSAME_TYPE", SAME),
+    ("<thinking>It looks shared.\nSAME_TYPE", UNDECIDED),
     # both words, or the task echoed
     ("SAME_TYPE or DIFFERENT", UNDECIDED),
     ("Verdict: SAME_TYPE or DIFFERENT", UNDECIDED),
