@@ -14,10 +14,16 @@ def pattern_counts(patterns: Iterable[str | None]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def top_share(counts: Iterable[tuple[str, int]], top: int = 5) -> Rate:
+def top_share(counts: Iterable[tuple[str, int]], top: int = 5, asked: int | None = None) -> Rate:
     """Return the share of questions that lie in the ``top`` largest patterns (R-Quest, appendix B.3).
 
-    All patterns count where there are fewer than ``top``.
+    All patterns count where there are fewer than ``top``. The largest are chosen on the same questions, so the share is
+    biased upwards, the more the fewer there are: compare it at like numbers.
+
+    Args:
+        counts: ``(pattern, questions)``.
+        top: How many patterns.
+        asked: All questions, those without a pattern too; they are in neither numerator nor denominator.
     """
     sizes = sorted((size for _, size in counts), reverse=True)
-    return Rate(sum(sizes[:top]), sum(sizes))
+    return Rate(sum(sizes[:top]), sum(sizes), asked=asked)

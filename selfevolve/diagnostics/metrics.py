@@ -106,8 +106,8 @@ def _patterns(parsed: Sequence[Row], kept: Sequence[Row]) -> Metrics:
 
     pool_counts, kept_counts = counted(parsed), counted(kept)
     return {
-        "top5_share": top_share(pool_counts).to_json(),
-        "top5_share_kept": top_share(kept_counts).to_json(),
+        "top5_share": top_share(pool_counts, asked=len(parsed)).to_json(),
+        "top5_share_kept": top_share(kept_counts, asked=len(kept)).to_json(),
         "distinct_patterns": len(pool_counts),
         "distinct_patterns_kept": len(kept_counts),
         "pattern_shares": {

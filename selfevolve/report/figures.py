@@ -37,7 +37,7 @@ class Figure:
 
 VALID = Figure("valid_rate", "Question validity", "share of the parsed questions that are valid")
 VALID_KEPT = Figure("valid_rate_kept", "Validity of kept questions", "share of the kept questions that are valid")
-TOP5 = Figure("top5_share", "Top-five share", "share of the questions that fall in the five commonest patterns")
+TOP5 = Figure("top5_share", "Top-five share", "share of the questions with a pattern that fall in the five commonest")
 TOP5_KEPT = Figure("top5_share_kept", "Top-five share, kept", "the same over the kept questions")
 LABELS = Figure("pseudo_label_accuracy", "Pseudo-label accuracy", "kept valid questions whose majority answer is right")
 LABEL_RIGHT = Figure(
@@ -143,14 +143,14 @@ def write_interval(item: Measure, percent: bool = True) -> str:
 
 
 def write_measure(item: Measure, percent: bool = True) -> str:
-    """Write a figure with its interval and count: `65.0% [58.2-71.3], 130 of 200`."""
+    """Write a figure with its interval and count: `65.0% [58.2-71.3], 130 of 200`; `n = 299` for a mean of shares."""
     text = write_value(item.value, percent)
     if item.value is None:
         return text
     interval = write_interval(item, percent)
     if interval:
         text += f" [{interval}]"
-    if item.k is not None and item.n is not None:
+    if item.k is not None and item.n and abs(item.k / item.n - item.value) < 1e-6:  # a mean of two shares is none
         return f"{text}, {item.k} of {item.n}"
     return f"{text}, n = {item.n}" if item.n is not None else text
 

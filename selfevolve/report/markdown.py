@@ -86,7 +86,8 @@ def run_markdown(run: RunView, digest: Digest) -> str:
     parts = [
         f"# {inline(run.recipe)}",
         f"Backbone {inline(run.backbone)}, seed {inline(run.seed)}, {rounds} rounds, "
-        f"referee: {inline(referee_words(run.referee))}. Intervals are 95% (Wilson).",
+        f"referee: {inline(referee_words(run.referee))}. Intervals are 95% (Wilson; of balanced accuracy, "
+        "joined from both recalls).",
     ]
     if run.unfinished:
         parts.append(f"**Unfinished run.** {run.unfinished}")

@@ -78,8 +78,8 @@ def metrics() -> dict[str, Any]:
         ("undecided_rate", 1, 11, None),
         ("valid_rate", 7, 10, 11),  # one parsed question has no truth
         ("valid_rate_kept", 3, 5, 6),
-        ("top5_share", 9, 9, None),  # a 4, b 2, c 1, d 1, e 1; one kept question has no pattern
-        ("top5_share_kept", 4, 4, None),
+        ("top5_share", 9, 9, 11),  # a 4, b 2, c 1, d 1, e 1; one kept question has no pattern, one parsed no truth
+        ("top5_share_kept", 4, 4, 6),
         ("pseudo_label_accuracy", 1, 2, 3),  # 1 right, 2 wrong, 1? undecided
         ("majority_accuracy", 2, 4, 5),  # the too easy one is right, the too hard one wrong
         ("label_right_rate", 1, 4, 6),
@@ -177,6 +177,7 @@ def test_concentration_by_hand() -> None:
     assert (rate.k, rate.n) == (8, 10)
     assert top_share(counts, top=1).value == 0.3
     assert top_share([]).value is None
+    assert top_share(counts, asked=11).asked == 11
 
 
 def test_histogram_edges() -> None:

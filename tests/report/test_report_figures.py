@@ -72,6 +72,8 @@ def test_a_measure_tells_interval_and_counts() -> None:
     rate = read_measure({"value": 0.65, "k": 130, "n": 200, "low": 0.5817, "high": 0.7127})
     assert rate == Measure(0.65, 0.5817, 0.7127, 130, 200)
     assert write_measure(rate) == "65.0% [58.2\u201371.3], 130 of 200"
+    balanced = Measure(0.548, 0.514, 0.576, 122, 299)  # k and n are sums over both classes, and 122 / 299 is not 0.548
+    assert write_measure(balanced) == "54.8% [51.4\u201357.6], n = 299"
     assert write_interval(Measure(0.1, -0.2, 0.3)) == "\u221220.0 to 30.0"  # a dash beside a minus would be misread
     empty = read_measure({"value": None, "k": 0, "n": 0, "low": None, "high": None})
     assert write_measure(empty) == "not measured"
