@@ -106,9 +106,7 @@ def _truths(records: Sequence[SessionRecord]) -> dict[str, Any]:
 
     asked = [(r, oracle(r.question)) for r in records if r.question is not None]
     agreed = [(r, truth) for r, truth in asked if r.grade.answer is not None]
-    right = [
-        truth.valid and compare(str(truth.answer), r.grade.answer or "") is Equivalence.SAME for r, truth in agreed
-    ]
+    right = [truth.valid and agrees(str(truth.answer), r.grade.answer or "") for r, truth in agreed]
     return {
         "valid_rate": rate(truth.valid for _, truth in asked).to_json(),
         "cross_check_true": rate(right).to_json(),
@@ -117,6 +115,12 @@ def _truths(records: Sequence[SessionRecord]) -> dict[str, Any]:
         ).to_json(),
         "patterns": len({truth.pattern for _, truth in asked if truth.pattern is not None}),
     }
+
+
+def agrees(true: str, given: str) -> bool | None:
+    """Return whether an answer is the true one; None where the two cannot be compared."""
+    verdict = compare(true, given)
+    return None if verdict is Equivalence.UNDECIDED else verdict is Equivalence.SAME
 
 
 def audit_figures(steps: Iterable[Sequence[Sequence[str]]]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import pytest
 from aske.labels import Label
 from aske.reward import Memory, RewardSettings, unit_rows
 from novelty import KSampledGate, SameType
+from selfevolve import asker_evaluation
+from selfevolve.answers import Equivalence
 from selfevolve.ask_e import AskEJudge, Table
 from selfevolve.assess import AssessmentSettings, Assessor
 from selfevolve.embed import HashedNgrams, load_embedder
@@ -359,3 +361,9 @@ def test_ngrams_are_the_same_everywhere_and_row_by_row() -> None:
 
 
 FIXED = [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]  # on any machine: a memory's vectors are made anew on resume
+
+
+def test_a_cross_check_that_cannot_be_compared_is_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (asker_evaluation.agrees("7", "14/2"), asker_evaluation.agrees("7", "8")) == (True, False)
+    monkeypatch.setattr(asker_evaluation, "compare", lambda true, given: Equivalence.UNDECIDED)
+    assert asker_evaluation.agrees("7", "8") is None
