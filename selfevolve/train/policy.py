@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 from selfevolve.sampling.weights import refuse_pickled, warn_remote_code
+from selfevolve.train.merging import merged
 from selfevolve.train.sharded import Sharding, WholeCopy
 from selfevolve.train.spec import TrainingError, TrainSpec
 
@@ -36,9 +37,31 @@ def load_policy(policy_path: Path, spec: TrainSpec) -> Any:
     if spec.trust_remote_code:
         warn_remote_code(policy_path)
     dtype = getattr(torch, spec.dtype) if spec.lora is not None else torch.float32
-    return AutoModelForCausalLM.from_pretrained(
+    policy = AutoModelForCausalLM.from_pretrained(
         str(policy_path), dtype=dtype, trust_remote_code=spec.trust_remote_code, use_safetensors=True
     )
+    make_savable(policy)
+    return policy
+
+
+def make_savable(policy: Any) -> None:
+    """Mend a generation config that transformers loads but refuses to write, before a stage is lost at its end.
+
+    Such as a temperature without ``do_sample``. Nothing of ours reads these settings but the end ids, which stay.
+    """
+    config = getattr(policy, "generation_config", None)
+    if config is None:
+        return
+    try:
+        config.validate(strict=True)
+        return
+    except ValueError:
+        config.do_sample = True
+    try:
+        config.validate(strict=True)
+    except ValueError:
+        names = ("bos_token_id", "eos_token_id", "pad_token_id")
+        policy.generation_config = GenerationConfig(**{name: getattr(config, name) for name in names})
 
 
 def adapters(spec: TrainSpec) -> Any:
@@ -62,7 +85,7 @@ def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
         policy = copy.final()
         weights = policy.state_dict()
     elif trainer.spec.lora is not None:
-        policy = policy.merge_and_unload()
+        policy = merged(policy)
         weights = policy.state_dict()
     else:
         weights = accelerator.get_state_dict(trainer.model_wrapped)

@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from selfevolve.train.merging import merged
 from selfevolve.train.spec import TrainingError, TrainSpec
 
 _AUTOCAST = {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}  # of DeepSpeed's configuration
@@ -265,7 +266,7 @@ class WholeCopy:
             return self.model
         self.device = torch.device("cpu")
         self._assign(weights)
-        return self.model if self.spec.lora is None else self.model.merge_and_unload()
+        return self.model if self.spec.lora is None else merged(self.model)
 
 
 def begin(policy: Any, kind: type, spec: TrainSpec, sharding: Sharding, accelerator: Any) -> WholeCopy | None:
