@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -89,6 +89,15 @@ class ModelJudge:
         """Empty the memory of pairs; the counts stay."""
         if self._known is not None:
             self._known.clear()
+
+    def remembered(self) -> list[tuple[str, str, str]]:
+        """Return the memory as rows (candidate, reference, verdict), for a file."""
+        return [(*pair, verdict.value) for pair, verdict in (self._known or {}).items()]
+
+    def remember(self, rows: Iterable[Sequence[str]]) -> None:
+        """Add rows of `remembered` to the memory; without one they are passed over."""
+        if self._known is not None:
+            self._known.update({(a, b): SameType(verdict) for a, b, verdict in rows})
 
     def _ask(self, pairs: Sequence[Pair]) -> list[tuple[SameType, bool]]:
         """Return a verdict for each pair and whether its call failed."""

@@ -9,10 +9,12 @@ The folder::
     sessions.jsonl      every session of training with its reward
     memory.json         the questions that diversity is measured against
     servers/            logs of servers that the training started
+    savepoint/          while it trains: what it goes on from after a kill
     checkpoint/         the trained asker
     summary.json        before and after; written last
 
-Training is one stage: it begins anew where no checkpoint stands, and a finished one is not repeated.
+Training is one stage: a finished one is not repeated, and a killed one goes on from its newest savepoint, or begins
+anew where there is none.
 """
 
 from __future__ import annotations
@@ -51,11 +53,14 @@ from selfevolve.jsonl import write_json, write_jsonl, write_text
 from selfevolve.sampling import KeyedSampler, Sampler, Sampling
 from selfevolve.seeds import derive
 from selfevolve.stages.ask_e_sessions import AskeConversations, Outcome
-from selfevolve.train import LogRow, LoraSpec, TrainRow, TrainSpec, train_conversations
+from selfevolve.train import LogRow, LoraSpec, Savepoints, TrainRow, TrainSpec, train_conversations
 
 Progress = Callable[[str], None]  # told a line at a time
 CONFIG, SUMMARY, CHECKPOINT, EVALUATION = "config.yaml", "summary.json", "checkpoint", "evaluation.jsonl"
 SERVERS = "servers"  # logs of servers that the training starts
+LOG, SESSIONS, MEMORY = "train_log.jsonl", "sessions.jsonl", "memory.json"
+EVALUATIONS, SAVEPOINT = "evaluation", "savepoint"
+WRITTEN = (EVALUATION, LOG, SESSIONS, MEMORY)  # files that grow as it trains
 
 
 def train_asker(settings: AskerTraining, out: str | Path, progress: Progress = print) -> dict[str, Any]:
@@ -82,7 +87,7 @@ def _train_and_measure(settings: AskerTraining, out: Path, models: _Models, prog
     if not trained.is_dir():
         _train(settings, out, models, exam, progress)
     rows = [row for row in _read(out / EVALUATION) if row["step"] < settings.steps]
-    after = evaluate(exam, models.sampler(Backend(), str(trained), "trained"), settings.steps, out / "evaluation")
+    after = evaluate(exam, models.sampler(Backend(), str(trained), "trained"), settings.steps, out / EVALUATIONS)
     progress(_said(after))
     write_jsonl(out / EVALUATION, [*rows, after])
     summary = {
@@ -90,7 +95,7 @@ def _train_and_measure(settings: AskerTraining, out: Path, models: _Models, prog
         "seed": settings.seed,
         "before": rows[0],
         "after": after,
-        "audit": audit_figures(row["audit"] for row in _read(out / "train_log.jsonl")),
+        "audit": audit_figures(row["audit"] for row in _read(out / LOG)),
     }
     write_json(out / SUMMARY, summary)
     return summary
@@ -102,7 +107,7 @@ def _claim(settings: AskerTraining, out: Path) -> None:
     if config.is_file():
         made, _ = parse_mapping(config.read_text(encoding="utf-8"), str(config))
         old, new = asker_training_from(made, str(config)).model_dump(mode="json"), settings.model_dump(mode="json")
-        changed = [f"  {key}: {old[key]} -> {new[key]}" for key in new if old[key] != new[key]]
+        changed = [f"  {k}: {old[k]} -> {new[k]}" for k in new if old[k] != new[k] and k != "save_minutes"]
         if changed:
             raise ConfigChangedError(
                 f"{out} was made with other settings (as made -> as asked):\n" + "\n".join(changed),
@@ -115,9 +120,9 @@ def _claim(settings: AskerTraining, out: Path) -> None:
         write_json(out / "environment.json", environment())
         write_text(config, dump_asker_training(settings))
     if not (out / CHECKPOINT).is_dir():
-        for name in (EVALUATION, "train_log.jsonl", "sessions.jsonl", "memory.json"):
+        for name in WRITTEN:
             (out / name).unlink(missing_ok=True)
-        shutil.rmtree(out / "evaluation", ignore_errors=True)
+        shutil.rmtree(out / EVALUATIONS, ignore_errors=True)
 
 
 class _Models:
@@ -204,7 +209,7 @@ def _train(settings: AskerTraining, out: Path, models: _Models, exam: Exam, prog
     def hook(step: int, policy: Sampler) -> None:
         done = step - 1
         if done == 0 or (every and done % every == 0):
-            row = evaluate(exam, policy, done, out / "evaluation")
+            row = evaluate(exam, policy, done, out / EVALUATIONS)
             progress(_said(row))
             with (out / EVALUATION).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
@@ -221,10 +226,11 @@ def _train(settings: AskerTraining, out: Path, models: _Models, exam: Exam, prog
         hook=hook,
     )
     rows = [TrainRow(game.pack.open(s.probes, game.rules.question_words))] * s.groups
-    with (
-        (out / "train_log.jsonl").open("w", encoding="utf-8") as log,
-        (out / "sessions.jsonl").open("w", encoding="utf-8") as sessions,
-    ):
+    points = Savepoints(out / SAVEPOINT, s.save_minutes, lambda folder: _copy(out, folder)) if s.save_minutes else None
+    if points is not None and (saved := points.latest()) is not None:
+        _copy(saved.caller, out)
+        progress(f"going on after step {saved.step} of {s.steps}")
+    with (out / LOG).open("a", encoding="utf-8") as log, (out / SESSIONS).open("a", encoding="utf-8") as sessions:
         scorer = _Scorer(settings, out, sessions)
 
         def step_done(row: LogRow) -> None:
@@ -234,7 +240,19 @@ def _train(settings: AskerTraining, out: Path, models: _Models, exam: Exam, prog
             mean = "none" if row.reward_mean is None else f"{row.reward_mean:.3f}"
             progress(f"step {row.step}/{s.steps}  reward {mean}  {labels}  {row.seconds:.1f} s")
 
-        train_conversations(Path(models.backbone), rows, game, scorer, _spec(s), out / CHECKPOINT, step_done)
+        start, end = Path(models.backbone), out / CHECKPOINT
+        train_conversations(start, rows, game, scorer, _spec(s), end, step_done, savepoints=points)
+    if points is not None:
+        points.remove()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy what the training has written so far."""
+    for name in WRITTEN:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+    if (source / EVALUATIONS).is_dir():
+        shutil.copytree(source / EVALUATIONS, target / EVALUATIONS, dirs_exist_ok=True)
 
 
 class _Scorer:
@@ -253,6 +271,8 @@ class _Scorer:
         )
         self.embed = load_embedder(r.embedder) if r.alpha else None
         self.memory = Memory(r.memory) if r.alpha else None
+        if self.embed is not None and (out / MEMORY).is_file():  # the training goes on
+            self.memory = Memory.load(out / MEMORY, self.embed)
         self.out, self.sessions = out, sessions
         self.figures: dict[str, Any] = {}  # of the last step
 
@@ -267,7 +287,7 @@ class _Scorer:
             self.embed,
         )
         if self.memory is not None:
-            self.memory.save(self.out / "memory.json")
+            self.memory.save(self.out / MEMORY)
         for outcome, reward in zip(outcomes, rewards, strict=True):
             scored = None if reward is None else {"total": reward.total, "terms": reward.terms}
             audit = outcome.audit.label.value if outcome.audit else None

@@ -1,4 +1,4 @@
-"""The run folder: settings, records and checkpoints of a run, written so that a kill at any moment loses one stage.
+"""The run folder: settings, records and checkpoints of a run. A kill at any moment loses one stage at most.
 
 docs/design/architecture.md shows the layout. A stage writes into ``STAGE.partial``; then come ``DONE.json`` and the
 rename to ``STAGE``. So a folder without the suffix is complete. ``DONE.json`` holds the size of every file, so a file
@@ -41,6 +41,7 @@ DONE = "DONE.json"
 BEGINNINGS = ("run.lock", "environment.json", "code.diff", "config.yaml")  # all that a killed `create` can leave
 CHANGES = "changes.jsonl"  # settings of the machinery that changed when the run went on
 PARTIAL = ".partial"
+SAVEPOINT = ".savepoint"  # beside a training stage's folder while it is at work
 CHECKPOINT = "checkpoint"
 WEIGHTS = ("*.safetensors", "*.bin")
 
@@ -49,7 +50,7 @@ class Stage:
     """A stage at work: a folder to write into, made complete at the end of its ``with`` block.
 
     Leaving the block by an exception, or by a kill, leaves the folder with its ``.partial`` suffix; the next start of
-    the stage throws it away.
+    the stage throws it away. What a training stage saved in between stands beside it, with all that it goes on from.
     """
 
     def __init__(self, run: RunDir, round: int, name: str, final: Path) -> None:
@@ -113,6 +114,7 @@ class Stage:
             sync_folder(self.path)
             self.path.rename(self.final)
             sync_folder(self.final.parent)
+        shutil.rmtree(self.run.savepoint(self.round, self.name), ignore_errors=True)
         if self.name == STAGES[-1]:
             self.run.rebuild_metrics()
 
@@ -256,6 +258,10 @@ class RunDir:
                 f"and round 0 has {INITIALISATION} and {STAGES[-1]}"
             )
         return self.path / "rounds" / f"{round:02d}" / name
+
+    def savepoint(self, round: int, name: str) -> Path:
+        """Return where a training stage is saved in between; every process of every machine finds it there."""
+        return self.folder(round, name).with_name(name + SAVEPOINT)
 
     def is_done(self, round: int, name: str) -> bool:
         """Return True when the stage is complete."""

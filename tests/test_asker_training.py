@@ -180,6 +180,45 @@ def test_a_tiny_training_leaves_its_records(tmp_path: Path) -> None:
     assert sorted(p.name for p in out.iterdir()) == before
 
 
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: without_times(v) for k, v in value.items() if not k.startswith("seconds")}
+    return [without_times(v) for v in value] if isinstance(value, list) else value
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.skipif(not (SHIPPED / "asker" / "config.json").is_file(), reason="the testbed's asker is not shipped here")
+def test_a_killed_training_goes_on_from_its_savepoint(tmp_path: Path) -> None:
+    from selfevolve.asker_training import train_asker
+
+    settings = load_asker_training(SHIPPED_SETTINGS, [*TINY, "steps=3", "evaluation.every=1", "save_minutes=0.00001"])
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    summary = train_asker(settings, whole, lambda line: None)
+    said: list[str] = []
+
+    def progress(line: str) -> None:
+        said.append(line)
+        if line.startswith("step 3/3") and not any(s.startswith("going on") for s in said):
+            raise Killed
+
+    with pytest.raises(Killed):
+        train_asker(settings, out, progress)
+    assert (out / "savepoint" / "checkpoint-4" / "step.json").is_file()  # two updates a step
+    assert len(read_jsonl(out / "sessions.jsonl")) == 3 * 8
+    again = train_asker(settings, out, progress)
+    assert "going on after step 2 of 3" in said and sum(s.startswith("step ") for s in said) == 4
+    assert again == summary
+    for name in ("memory.json", "checkpoint/model.safetensors"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+    for name, n in (("sessions.jsonl", 24), ("evaluation.jsonl", 4), ("train_log.jsonl", 3)):
+        first, second = (without_times(read_jsonl(f / name)) for f in (whole, out))
+        assert first == second and len(first) == n, name
+    assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in whole.iterdir())
+
+
 @pytest.mark.skipif(not (SHIPPED / "asker" / "config.json").is_file(), reason="the testbed's asker is not shipped here")
 def test_a_solver_behind_an_endpoint(tmp_path: Path) -> None:
     from selfevolve.asker_training import train_asker

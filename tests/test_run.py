@@ -32,7 +32,6 @@ REQUIRED = [
     "balanced_accuracy", "invalid_recall", "solver_accuracy", "questions", "parsed", "kept", "undecided_rate",
     "reward_mean", "seconds",
 ]  # fmt: skip
-TIMES = ("seconds", "seconds_by_stage", "seconds_model", "seconds_reward", "seconds_train", "seconds_in_model")
 
 
 def small(name: str = "testbed/r_quest", *overrides: str) -> Recipe:
@@ -41,7 +40,7 @@ def small(name: str = "testbed/r_quest", *overrides: str) -> Recipe:
 
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: without_times(v) for k, v in value.items() if k not in TIMES}
+        return {k: without_times(v) for k, v in value.items() if not k.startswith("seconds")}
     return [without_times(v) for v in value] if isinstance(value, list) else value
 
 
@@ -117,6 +116,55 @@ def evolve_training() -> dict[str, Any]:
     return TRAINING
 
 
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("name", ["testbed/r_quest", pytest.param("testbed/ask_e", marks=pytest.mark.slow)])
+def test_stages_killed_between_their_steps_go_on_from_their_savepoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from selfevolve.stages import training
+
+    recipe = small(name, "initialisation.steps=2", "questioner.steps=2", "solver.steps=2", "save_minutes=0.00001")
+    whole = evolve.run(recipe, tmp_path / "whole")
+    done: dict[str, list[int]] = {"questioner": [], "solver": []}
+    if recipe.initialisation.enabled:
+        done["initialisation"] = []
+    original = training._logged
+
+    def logged(ctx: Any, stage: str, *args: Any) -> dict[str, Any]:
+        say = ctx.report
+
+        def told(what: str, step: int, of: int) -> None:
+            say(what, step, of)
+            if what == stage:
+                done[stage].append(step)
+                if done[stage] == [0, 1, 2]:  # before the stage ends
+                    raise Killed
+
+        ctx.report = told
+        try:
+            return original(ctx, stage, *args)
+        finally:
+            ctx.report = say
+
+    monkeypatch.setattr(training, "_logged", logged)
+    out = tmp_path / "run"
+    with pytest.raises(Killed):
+        evolve.run(recipe, out)
+    for _ in range(len(done) - 1):
+        assert list(out.rglob("checkpoint-*/step.json"))
+        with pytest.raises(Killed):
+            evolve.resume(out)
+    evolve.resume(out)
+    assert set(map(tuple, done.values())) == {(0, 1, 2, 1, 2)}  # step 1 of each is not made again
+    assert records(out) == records(whole)
+    spent = [json.loads((run / "rounds/01/questioner/DONE.json").read_text())["counts"] for run in (whole, out)]
+    assert without_times(spent[0]) == without_times(spent[1])
+    assert not list(out.rglob("*.savepoint")) and not list(whole.rglob("*.savepoint"))
+
+
 def test_a_finished_run_is_not_started_again(whole: Path) -> None:
     with pytest.raises(RunFolderError, match="already holds this run"):
         evolve.run(small(), whole)
@@ -142,11 +190,13 @@ def _state(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_kill_at_ten_random_moments(whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("minutes", [30, 0.00001])
+def test_kill_at_ten_random_moments(whole: Path, tmp_path: Path, minutes: float) -> None:
     """SIGKILL at ten random moments, each soon after the run wrote something; the records are an undisturbed run's."""
     out = tmp_path / "run"
     rng = random.Random(4)
     words = [sys.executable, "-m", "selfevolve", "run", "testbed/r_quest", *SMALL, "--out", str(out)]
+    words.insert(5, f"save_minutes={minutes}")
     kills, status = 0, None
     for _ in range(60):
         before = _state(out)

@@ -19,6 +19,7 @@ from selfevolve.config.schema import (
     LearningRate,
     Lora,
     Responses,
+    SaveMinutes,
     Section,
     Steps,
     Temperature,
@@ -109,6 +110,7 @@ class AskerTraining(Section):
     top_p: TopP = 1.0
     micro_batch: Count = Field(default=8, description="sessions in one forward-backward pass, at most")
     batch: Count = Field(default=256, description="sequences decoded together")
+    save_minutes: SaveMinutes = 30.0
 
     reward: AskerReward = Field(default=AskerReward(), description="what a session earns")
     evaluation: AskerEvaluation = Field(default=AskerEvaluation(), description="measurement on held-out pairs")

@@ -38,6 +38,7 @@ MACHINERY = (
     "machines",
     "main_address",
     "keep_checkpoints",
+    "save_minutes",
     "backends",
     "monitor",
 )
@@ -181,12 +182,12 @@ def dump(recipe: Recipe) -> str:
 def config_hash(recipe: Recipe) -> str:
     """Return 16 hex digits that differ whenever a setting differs that the run reads.
 
-    Name and description do not count. Without Ask-E's reward neither do `reward.rule` and `ask_e`, nor on one machine
-    `machines` and `main_address`, which are then at their defaults; nor `backends` and `keep_checkpoints` at their
-    defaults, nor `gradient_checkpointing` where it is off: so a run folder that was made before these keys existed can
-    still be resumed.
+    Name, description and `save_minutes` do not count. Without Ask-E's reward neither do `reward.rule` and `ask_e`, nor
+    on one machine `machines` and `main_address`, which are then at their defaults; nor `backends` and
+    `keep_checkpoints` at their defaults, nor `gradient_checkpointing` where it is off: so a run folder that was made
+    before these keys existed can still be resumed.
     """
-    data = recipe.model_dump(mode="json", exclude=set(NOT_HASHED))
+    data = recipe.model_dump(mode="json", exclude={*NOT_HASHED, "save_minutes"})
     if recipe.reward.rule == "solver":
         del data["ask_e"], data["reward"]["rule"]
     if recipe.machines == 1:

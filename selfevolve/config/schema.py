@@ -32,6 +32,15 @@ Temperature = Annotated[
 ]
 TopP = Annotated[float, Field(gt=0, le=1, description="nucleus cut of sampling, a probability; in (0, 1], 1 is off")]
 TokenLimit = Annotated[int, Field(ge=1, le=1_000_000)]
+SaveMinutes = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=10_000,
+        description="minutes between two savepoints of a training stage, from which it goes on after a kill; 0 is off. "
+        "A stage that is shorter makes none",
+    ),
+]
 
 
 class TokenLimits(Section):
@@ -319,6 +328,8 @@ class Recipe(Section):
         default=None,
         description="complete rounds whose checkpoints stay on disk, 2 or more; null for all. Records always stay",
     )
+
+    save_minutes: SaveMinutes = 30.0
 
     referee: Literal["oracle", "model", "none"] = Field(
         default="none",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 from novelty import ExhaustiveGate, KSampledGate, ModelJudge, NoveltyGate
 from selfevolve import serving
@@ -20,7 +21,7 @@ from selfevolve.rundir import INITIALISATION, RunDir
 from selfevolve.sampling import Sampler, Sampling
 from selfevolve.seeds import derive
 from selfevolve.stages import ask_e
-from selfevolve.train import LoraSpec, TrainSpec
+from selfevolve.train import LoraSpec, Savepoints, TrainSpec
 
 Report = Callable[[str, int, int], None]  # (what is being done, done, of)
 SERVERS = "servers"  # folder of the run with the logs of its servers
@@ -207,6 +208,11 @@ class Context:
                 return ModelReferee(judge, self.pack, self.sampling, self.recipe.diagnostics.orderings)
             case _:
                 return None
+
+    def savepoints(self, stage: str, save: Callable[[Path], None]) -> Savepoints | None:
+        """Return where a training stage is saved in between, None where that is switched off."""
+        minutes = self.recipe.save_minutes
+        return Savepoints(self.run.savepoint(self.round, stage), minutes, save) if minutes else None
 
     def train_spec(self, stage: TrainStage, name: str, max_new_tokens: int) -> TrainSpec:
         """Return a training stage's settings in the trainer's form."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from aske.reward import Memory
+from novelty import ModelJudge
+from selfevolve.assess import Assessor, Usage
 from selfevolve.diagnostics import NothingToLearn
 from selfevolve.diagnostics.monitor import align
+from selfevolve.jsonl import write_json
 from selfevolve.questions import read_candidate
 from selfevolve.records import Assessed, Decision
 from selfevolve.stages import ask_e
@@ -17,6 +23,9 @@ from selfevolve.stages.ask_e_sessions import Checked, Outcome
 from selfevolve.stages.context import Context
 from selfevolve.stages.training import run_conversations, run_training
 from selfevolve.train import RolloutBatch, TrainRow
+
+RECORDS = "assessed.jsonl"
+STATE = "state.json"  # in a savepoint
 
 
 def questioner(ctx: Context, folder: Path) -> dict[str, Any]:
@@ -27,7 +36,8 @@ def questioner(ctx: Context, folder: Path) -> dict[str, Any]:
     policy = ctx.questioner(ctx.round - 1)
     spec = ctx.train_spec(settings, "questioner", ctx.recipe.generation.max_new_tokens.question)
     rows = [TrainRow(ctx.pack.ask())] * settings.prompts
-    with (folder / "assessed.jsonl").open("w", encoding="utf-8") as records:
+    with (folder / RECORDS).open("w", encoding="utf-8") as records:
+        spanning = _Spanning(assessor, records)
 
         def reward(batch: RolloutBatch) -> list[float | None]:
             candidates = [
@@ -54,18 +64,46 @@ def questioner(ctx: Context, folder: Path) -> dict[str, Any]:
             return _written(ctx, assessor.assess(candidates, seed=seed, rewarded=True, played=played), records)
 
         if judge is None or (not ctx.recipe.ask_e.probes and judge.cross_check is not None):
-            counts = run_training(ctx, "questioner", policy, rows, reward, spec, folder)
+            counts = run_training(ctx, "questioner", policy, rows, reward, spec, folder, spanning)
         elif not ctx.recipe.ask_e.probes:
             world = ask_e.self_checked(ctx, judge.table)
-            counts = run_conversations(ctx, "questioner", policy, rows, world, checked, spec, folder)
+            counts = run_conversations(ctx, "questioner", policy, rows, world, checked, spec, folder, spanning)
         else:
             game = ask_e.sessions(ctx, judge.table)
             opening = game.pack.open(game.rules.probes, game.rules.question_words)
             rows = [TrainRow(opening)] * settings.prompts
-            counts = run_conversations(ctx, "questioner", policy, rows, game, sessions, spec, folder)
+            counts = run_conversations(ctx, "questioner", policy, rows, game, sessions, spec, folder, spanning)
     if judge is not None and judge.memory is not None:
         judge.memory.save(folder / ask_e.MEMORY)
     return {**counts, "assessed": settings.steps * settings.prompts * settings.responses, "usage": vars(assessor.usage)}
+
+
+@dataclass(frozen=True)
+class _Spanning:
+    """What spans the steps of the stage: the records, what was spent, verdicts on pairs, Ask-E's memory."""
+
+    assessor: Assessor
+    records: TextIO
+
+    def save(self, folder: Path) -> None:
+        self.records.flush()
+        shutil.copyfile(self.records.name, folder / RECORDS)
+        judge, game = self.assessor.novelty_judge, self.assessor.ask_e
+        pairs = judge.remembered() if isinstance(judge, ModelJudge) else []
+        write_json(folder / STATE, {"usage": vars(self.assessor.usage), "pairs": pairs})
+        if game is not None and game.memory is not None:
+            game.memory.save(folder / ask_e.MEMORY)
+
+    def load(self, folder: Path) -> None:
+        with (folder / RECORDS).open(encoding="utf-8") as saved:
+            shutil.copyfileobj(saved, self.records)
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        self.assessor.usage = Usage(**state["usage"])
+        judge, game = self.assessor.novelty_judge, self.assessor.ask_e
+        if isinstance(judge, ModelJudge):
+            judge.remember(state["pairs"])
+        if game is not None and game.memory is not None and game.embed is not None:
+            game.memory = Memory.load(folder / ask_e.MEMORY, game.embed)
 
 
 def _written(ctx: Context, assessed: Sequence[Assessed], records: TextIO) -> list[float | None]:

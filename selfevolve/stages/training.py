@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from selfevolve.diagnostics import check_reward_spread
 from selfevolve.sampling import FinishReason
@@ -16,6 +16,7 @@ from selfevolve.train import (
     Conversations,
     LogRow,
     RolloutBatch,
+    Savepoints,
     SessionReward,
     TrainResult,
     TrainRow,
@@ -25,10 +26,30 @@ from selfevolve.train import (
 )
 
 StepDone = Callable[[LogRow], None]
+Call = Callable[[StepDone, Savepoints | None], TrainResult]
+
+
+class Spanning(Protocol):
+    """What a stage keeps from step to step beside the policy, for its savepoints: records, counts, memories."""
+
+    def save(self, folder: Path) -> None:
+        """Write it into an empty folder."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Read back what `save` wrote."""
+        ...
 
 
 def run_training(
-    ctx: Context, stage: str, policy: str, rows: Sequence[TrainRow], reward: BatchReward, spec: TrainSpec, folder: Path
+    ctx: Context,
+    stage: str,
+    policy: str,
+    rows: Sequence[TrainRow],
+    reward: BatchReward,
+    spec: TrainSpec,
+    folder: Path,
+    spanning: Spanning | None = None,
 ) -> dict[str, Any]:
     """Train ``policy`` on ``rows`` into ``folder/checkpoint``, write ``train_log.jsonl``, and return counts.
 
@@ -39,10 +60,10 @@ def run_training(
         cut = sum(r.finish_reason is FinishReason.LENGTH for r in batch.rollouts)
         return _checked(batch.step, reward(batch), cut, spec)
 
-    def call(done: StepDone) -> TrainResult:
-        return train(Path(policy), rows, scored, spec, folder / "checkpoint", done)
+    def call(done: StepDone, points: Savepoints | None) -> TrainResult:
+        return train(Path(policy), rows, scored, spec, folder / "checkpoint", done, savepoints=points)
 
-    return _logged(ctx, stage, rows, spec, folder, call)
+    return _logged(ctx, stage, rows, spec, folder, spanning, call)
 
 
 def run_conversations(
@@ -54,16 +75,18 @@ def run_conversations(
     reward: SessionReward,
     spec: TrainSpec,
     folder: Path,
+    spanning: Spanning | None = None,
 ) -> dict[str, Any]:
     """Train ``policy`` on conversations; all else is as in `run_training`."""
 
     def scored(step: int, outcomes: Sequence[Any]) -> Sequence[float | None]:
         return _checked(step, reward(step, outcomes), 0, spec)
 
-    def call(done: StepDone) -> TrainResult:
-        return train_conversations(Path(policy), rows, conversations, scored, spec, folder / "checkpoint", done)
+    def call(done: StepDone, points: Savepoints | None) -> TrainResult:
+        out = folder / "checkpoint"
+        return train_conversations(Path(policy), rows, conversations, scored, spec, out, done, savepoints=points)
 
-    return _logged(ctx, stage, rows, spec, folder, call)
+    return _logged(ctx, stage, rows, spec, folder, spanning, call)
 
 
 def _checked(step: int, scores: Sequence[float | None], cut: int, spec: TrainSpec) -> Sequence[float | None]:
@@ -79,7 +102,8 @@ def _logged(
     rows: Sequence[TrainRow],
     spec: TrainSpec,
     folder: Path,
-    call: Callable[[StepDone], TrainResult],
+    spanning: Spanning | None,
+    call: Call,
 ) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "train_log.jsonl").open("w", encoding="utf-8") as log:
@@ -89,8 +113,14 @@ def _logged(
             log.flush()
             ctx.report(stage, row.step, spec.steps)
 
-        ctx.report(stage, 0, spec.steps)
-        result = call(step_done)
+        points = ctx.savepoints(stage, spanning.save if spanning else lambda folder: None)
+        saved = points.latest() if points else None
+        if saved is not None:
+            if spanning is not None:
+                spanning.load(saved.caller)
+            log.writelines(json.dumps(asdict(row)) + "\n" for row in saved.log)
+        ctx.report(stage, saved.step if saved else 0, spec.steps)
+        result = call(step_done, points)
     return {
         "rows": len(rows),
         "left_out": len(result.left_out),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from selfevolve.train.savepoints import Saved, Savepoints
 from selfevolve.train.spec import (
     CONTEXT_EXHAUSTED,
     BatchReward,
@@ -29,6 +30,8 @@ __all__ = [
     "LoraSpec",
     "Rollout",
     "RolloutBatch",
+    "Saved",
+    "Savepoints",
     "SessionReward",
     "TrainResult",
     "TrainRow",
@@ -47,6 +50,7 @@ def train(
     out: Path,
     progress: Callable[[LogRow], None] | None = None,
     sampler: Callable[[Any, Any], Any] | None = None,
+    savepoints: Savepoints | None = None,
 ) -> TrainResult:
     """Train the policy in ``policy_path`` for ``spec.steps`` rollout batches; see `selfevolve.train.trl_backend.train`.
 
@@ -54,7 +58,7 @@ def train(
     """
     from selfevolve.train import trl_backend
 
-    return trl_backend.train(policy_path, rows, reward, spec, out, progress, sampler)
+    return trl_backend.train(policy_path, rows, reward, spec, out, progress, sampler, savepoints)
 
 
 def train_conversations(
@@ -66,8 +70,11 @@ def train_conversations(
     out: Path,
     progress: Callable[[LogRow], None] | None = None,
     sampler: Callable[[Any, Any], Any] | None = None,
+    savepoints: Savepoints | None = None,
 ) -> TrainResult:
     """Train the policy on conversations with a world; see `selfevolve.train.trl_backend.train_conversations`."""
     from selfevolve.train import trl_backend
 
-    return trl_backend.train_conversations(policy_path, rows, conversations, reward, spec, out, progress, sampler)
+    return trl_backend.train_conversations(
+        policy_path, rows, conversations, reward, spec, out, progress, sampler, savepoints
+    )

@@ -24,17 +24,20 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from torch import Tensor
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
+from selfevolve.jsonl import disk_full_is_clear
 from selfevolve.sampling.transformers_sampler import Formatter, TransformersSampler, end_ids, quiet_bars
 from selfevolve.train import sharded
 from selfevolve.train.conversations import ConversationMaker
+from selfevolve.train.masked_loss import MaskedLoss
 from selfevolve.train.policy import adapters, load_policy, on_cpu, save_policy
 from selfevolve.train.rollouts import Clock, LocalRollouts, Maker, RolloutMaker, Stage, length_warnings, make_plan
+from selfevolve.train.savepoints import Saved, Savepoints
+from selfevolve.train.saving import SaveByTime
 from selfevolve.train.spec import (
     BatchReward,
     Conversations,
@@ -58,6 +61,7 @@ def train(
     out: Path,
     progress: Callable[[LogRow], None] | None = None,
     sampler: Callable[[Any, Any], Any] | None = None,
+    savepoints: Savepoints | None = None,
 ) -> TrainResult:
     """Train a policy with GRPO and write it as a plain Hugging Face folder.
 
@@ -73,12 +77,15 @@ def train(
         out: the folder to write; it must not exist. It appears complete or not at all.
         progress: called after each rollout step, on the main process.
         sampler: makes the sampler of rollouts from (live model, tokenizer); None: `TransformersSampler`.
+        savepoints: where to save in between, and to go on from; none are made of weights that DeepSpeed shards.
 
     Raises:
         TrainingError: settings that do not fit together, no row that can be used, no trainable weight, a loss that is
             not finite, or a stage that changed no weight.
     """
-    return _train(policy_path, rows, lambda stage: RolloutMaker(stage, reward), spec, out, progress, sampler)
+    return _train(
+        policy_path, rows, lambda stage: RolloutMaker(stage, reward), spec, out, progress, sampler, savepoints
+    )
 
 
 def train_conversations(
@@ -90,6 +97,7 @@ def train_conversations(
     out: Path,
     progress: Callable[[LogRow], None] | None = None,
     sampler: Callable[[Any, Any], Any] | None = None,
+    savepoints: Savepoints | None = None,
 ) -> TrainResult:
     """Train a policy on conversations of several turns with a world; all else is as in `train`.
 
@@ -102,6 +110,7 @@ def train_conversations(
         out: the folder to write; it must not exist. It appears complete or not at all.
         progress: called after each rollout step, on the main process.
         sampler: makes the sampler of rollouts from (live model, tokenizer); None: `TransformersSampler`.
+        savepoints: where to save in between, and to go on from; none are made of weights that DeepSpeed shards.
 
     Raises:
         TrainingError: as `train`; also a world that returns another number of turns than it was asked for.
@@ -110,7 +119,7 @@ def train_conversations(
     def make_maker(stage: Stage) -> ConversationMaker:
         return ConversationMaker(stage, conversations, reward)
 
-    return _train(policy_path, rows, make_maker, spec, out, progress, sampler)
+    return _train(policy_path, rows, make_maker, spec, out, progress, sampler, savepoints)
 
 
 def _train(
@@ -121,6 +130,7 @@ def _train(
     out: Path,
     progress: Callable[[LogRow], None] | None,
     sampler: Callable[[Any, Any], Any] | None,
+    savepoints: Savepoints | None,
 ) -> TrainResult:
     """Train on whatever rollouts the maker makes; see `train`."""
     start = perf_counter()
@@ -142,10 +152,10 @@ def _train(
     process = (state.process_index, state.num_processes)
     maker = make_maker(Stage(rows, plan, spec, process, clock, formatter, end_ids(model, tokenizer), context))
     with tempfile.TemporaryDirectory() as scratch, quiet_bars():
-        config = _config(spec, state.num_processes, scratch)
+        config = _config(spec, state.num_processes, scratch if savepoints is None else str(savepoints.folder))
         sharded.settle(config, spec)
         trainer = _Trainer(model, tokenizer, maker, sampler, progress, config)
-        trainer.train()
+        trainer.go(savepoints)
     if sharded.fingerprint(trainer.model, trainer.sharding, trainer.accelerator.device) == trainer.before:
         flat = sum(row.zero_spread for row in trainer.steps.rows)
         groups = sum(row.groups for row in trainer.steps.rows)
@@ -158,7 +168,7 @@ def _train(
     return TrainResult(
         checkpoint=out,
         log=tuple(trainer.steps.rows),
-        seconds=perf_counter() - start,
+        seconds=perf_counter() - start + trainer.seconds_before,
         seconds_in_model=clock.of(*IN_MODEL),
         seconds_in_reward=clock.of("reward"),
         parts=dict(clock.seconds),
@@ -199,7 +209,8 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
         logging_strategy="steps",
         logging_steps=1,
         logging_nan_inf_filter=False,  # a loss that is not finite must be seen
-        save_strategy="no",
+        save_strategy="no",  # savepoints are ours: by time, and never of the last step
+        ignore_data_skip=True,  # items are blanks that repeat from step to step
         report_to="none",
         disable_tqdm=True,
         shuffle_dataset=False,
@@ -208,8 +219,8 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
     )
 
 
-class _Trainer(GRPOTrainer):  # type: ignore[misc]
-    """TRL's trainer with our rollouts, advantages, log and clock."""
+class _Trainer(MaskedLoss, GRPOTrainer):  # type: ignore[misc]
+    """TRL's trainer with our rollouts, advantages, log, clock and savepoints."""
 
     def __init__(
         self,
@@ -224,10 +235,13 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         self.make_sampler = make_sampler
         self.sampler: Any = None
         self.local: LocalRollouts | None = None
-        self.outside: Tensor | None = None  # during a loss: tokens without gradient, shape of completion_ids
         self.kind = type(model)  # FSDP2 changes a model's class in place
         self.copy: sharded.WholeCopy | None = None  # what is sampled from, where the live weights are sharded
         self.before: Any = None  # fingerprint before the first update
+        self.began = perf_counter()
+        self.seconds_before = 0.0  # of the stage, up to the savepoint that it goes on from
+        self.savepoints: Savepoints | None = None
+        self.saved: Saved | None = None  # what the stage goes on from
         super().__init__(
             model=model,
             reward_funcs=_no_reward,
@@ -245,6 +259,38 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
             raise TrainingError("the policy has no trainable weight", "Load it without frozen parameters.")
         self.steps = StepLog(self.clock, self.spec.updates, progress if self.accelerator.is_main_process else None)
         self._time_backward()
+
+    def go(self, savepoints: Savepoints | None) -> None:
+        """Train to the end, from the newest savepoint if there is one."""
+        if savepoints is None or self.sharding in (sharded.Sharding.ZERO, sharded.Sharding.ZERO3):
+            self.train()
+            return
+        self.savepoints, self.saved = savepoints, savepoints.latest()
+        self.add_callback(SaveByTime(savepoints.minutes, self.spec.updates))
+        if self.saved is None:
+            self.train()
+            return
+        saved = self.saved
+        logger.info("going on after step %d of %d, from %s", saved.step, self.spec.steps, saved.folder)
+        self.steps.rows += saved.log
+        self.clock.seconds.update(saved.clock)
+        self.before, self.seconds_before = saved.before, saved.seconds
+        self.train(resume_from_checkpoint=str(saved.folder))
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Write none: a savepoint is no model to publish."""
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """As the trainer's, then what makes it a savepoint."""
+        assert self.savepoints is not None
+        with disk_full_is_clear(self.savepoints.folder):
+            super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if self.accelerator.is_main_process:
+                folder = self.savepoints.folder / f"checkpoint-{self.state.global_step}"
+                seconds = perf_counter() - self.began + self.seconds_before
+                clock = self.clock.seconds
+                self.savepoints.complete(folder, self.steps.rows, clock=clock, seconds=seconds, before=self.before)
 
     def _time_backward(self) -> None:
         backward = self.accelerator.backward
@@ -291,7 +337,10 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
             if self.sampler is None:  # the first batch: the weights are sharded by now
                 policy = self.accelerator.unwrap_model(self.model)
                 self.copy = sharded.begin(policy, self.kind, self.spec, self.sharding, self.accelerator)
-                self.before = sharded.fingerprint(self.model, self.sharding, self.accelerator.device)
+                if self.saved is None:
+                    self.before = sharded.fingerprint(self.model, self.sharding, self.accelerator.device)
+                else:  # once more: the trainer drew a random number since it restored the state
+                    self._load_rng_state(str(self.saved.folder))
                 make = self.make_sampler or self._own_sampler
                 self.sampler = make(policy if self.copy is None else self.copy.model, self.processing_class)
             elif self.copy is not None:
@@ -309,64 +358,6 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         assert self.local is not None
         output["advantages"] = torch.tensor(self.local.advantages, device=self.accelerator.device)
         return output
-
-    def _compute_loss(self, model: Any, inputs: Any) -> Any:
-        """As TRL's, with the log-probabilities of masked tokens held at a constant.
-
-        TRL multiplies the loss of a token by its mask, which is not enough: a ratio or KL estimate that overflows at a
-        token of the world would make the whole loss infinity times 0.
-        """
-        self.outside = inputs["completion_mask"] * inputs["tool_mask"] == 0
-        others = [name for name in ("old_per_token_logps", "ref_per_token_logps") if name in inputs]
-        filled = {name: inputs[name].masked_fill(self.outside, 0.0) for name in others}
-        try:
-            return super()._compute_loss(model, {**inputs, **filled})
-        finally:
-            self.outside = None
-
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        logits_to_keep: int,
-        batch_size: int | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """As TRL's, in batches of rows of like length and without the columns that are padding in all of them."""
-        with self.clock.part("forward"):
-            size = batch_size or len(input_ids)
-            order = attention_mask.sum(1).argsort(stable=True) if size < len(input_ids) else None
-            parts = [
-                self._trimmed(model, input_ids[rows], attention_mask[rows], logits_to_keep, **options)
-                for rows in (torch.arange(len(input_ids)) if order is None else order).split(size)
-            ]
-            joined = [
-                None if parts[0][i] is None else torch.cat([part[i] for part in parts if part[i] is not None])
-                for i in range(2)
-            ]
-            if order is not None:
-                back = order.argsort()
-                joined = [None if tensor is None else tensor[back] for tensor in joined]
-            assert joined[0] is not None
-            if self.outside is not None:
-                joined[0] = joined[0].masked_fill(self.outside, 0.0)
-            losses = [part[2] for part in parts if part[2] is not None]
-            return joined[0], joined[1], torch.stack(losses).mean() if losses else None
-
-    def _trimmed(
-        self, model: Any, ids: Tensor, mask: Tensor, keep: int, **options: Any
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        used = mask.any(0)
-        prompt = ids.shape[1] - keep
-        left = int(used[:prompt].long().argmax())
-        right = int(used[prompt:].sum())
-        logps, entropies, loss = super()._get_per_token_logps_and_entropies(
-            model, ids[:, left : prompt + right], mask[:, left : prompt + right], right, **options
-        )
-        padded = [None if x is None else torch.nn.functional.pad(x, (0, keep - right)) for x in (logps, entropies)]
-        assert padded[0] is not None
-        return padded[0], padded[1], loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Collect the figures of one update, and close the row of a step after its last one."""

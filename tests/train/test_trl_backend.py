@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from selfevolve.sampling import FinishReason, Sampling, user
-from selfevolve.train import LogRow, LoraSpec, RolloutBatch, TrainingError, TrainRow, TrainSpec, train
+from selfevolve.train import LogRow, LoraSpec, RolloutBatch, Savepoints, TrainingError, TrainRow, TrainSpec, train
 from tests.tiny_model import save_tiny
 
 torch = pytest.importorskip("torch")
@@ -105,6 +106,77 @@ def test_same_seed_same_weights(policy: Path, tmp_path: Path) -> None:
         torch.manual_seed(i)  # the caller's random state plays no part
         digests.append(digest(train(policy, ROWS, diverse, spec, tmp_path / str(i)).checkpoint))
     assert digests[0] == digests[1] != digests[2]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def figures(rows: Sequence[LogRow]) -> list[dict[str, Any]]:
+    """Return the log without what a clock says."""
+    return [{k: v for k, v in asdict(row).items() if not k.startswith("seconds")} for row in rows]
+
+
+@pytest.mark.parametrize(("lora", "loss"), [(None, "dapo"), (LoraSpec(rank=4, alpha=8.0), "cispo")])
+def test_a_killed_stage_goes_on_from_its_savepoint_to_the_same_weights(
+    policy: Path, tmp_path: Path, lora: LoraSpec | None, loss: Any
+) -> None:
+    spec = replace(SPEC, steps=5, lora=lora, loss_type=loss)
+    whole = train(policy, ROWS, diverse, spec, tmp_path / "whole")
+    asked: list[int] = []
+
+    def reward(batch: RolloutBatch) -> list[float | None]:
+        if batch.step == 4 and 4 not in asked:
+            asked.append(4)
+            raise Killed
+        asked.append(batch.step)
+        return diverse(batch)
+
+    def save(folder: Path) -> None:
+        (folder / "asked.txt").write_text(str(asked))
+
+    points = Savepoints(tmp_path / "points", 0.0, save)
+    with pytest.raises(Killed):
+        train(policy, ROWS, reward, spec, tmp_path / "again", savepoints=points)
+    saved = points.latest()
+    assert saved is not None and saved.step == 3
+    assert [p.name for p in points.folder.iterdir()] == ["checkpoint-6"]  # two updates a step
+    assert (saved.caller / "asked.txt").read_text() == "[1, 2, 3]"
+
+    told: list[int] = []
+    result = train(
+        policy, ROWS, reward, spec, tmp_path / "again", savepoints=points, progress=lambda row: told.append(row.step)
+    )
+    assert asked == [1, 2, 3, 4, 4, 5] and told == [4, 5]
+    assert digest(result.checkpoint) == digest(whole.checkpoint)
+    assert figures(result.log) == figures(whole.log)
+    assert result.tokens == whole.tokens and result.seconds > saved.seconds > sum(row.seconds for row in saved.log)
+
+
+def test_a_savepoint_that_is_not_whole_counts_for_nothing(policy: Path, tmp_path: Path) -> None:
+    def full(folder: Path) -> None:
+        if folder.parent.name == "checkpoint-4":
+            raise Killed
+
+    spec = replace(SPEC, steps=3)
+    points = Savepoints(tmp_path / "points", 0.0, full)
+    with pytest.raises(Killed):
+        train(policy, ROWS, diverse, spec, tmp_path / "a", savepoints=points)
+    assert sorted(p.name for p in points.folder.iterdir()) == ["checkpoint-2", "checkpoint-4"]
+    saved = points.latest()
+    assert saved is not None and saved.step == 1
+    rest = Savepoints(tmp_path / "points", 0.0)
+    result = train(policy, ROWS, diverse, spec, tmp_path / "a", savepoints=rest)
+    assert digest(result.checkpoint) == digest(train(policy, ROWS, diverse, spec, tmp_path / "b").checkpoint)
+    assert [p.name for p in points.folder.iterdir()] == ["checkpoint-4"]
+    rest.remove()
+    assert rest.latest() is None and not points.folder.exists()
+
+
+def test_savepoints_wait_their_minutes(policy: Path, tmp_path: Path) -> None:
+    points = Savepoints(tmp_path / "points", 60.0)
+    train(policy, ROWS, diverse, SPEC, tmp_path / "out", savepoints=points)
+    assert points.latest() is None
 
 
 def test_micro_batches_do_not_change_the_update(policy: Path, tmp_path: Path) -> None:
