@@ -22,7 +22,7 @@ from aske.game import Seat
 from aske.labels import Label
 from aske.reward import SessionReward
 from novelty import NoveltyDecision, NoveltyGate, NoveltyJudge, NoveltyResult, bleu_clusters
-from selfevolve.answers import extract, vote
+from selfevolve.answers import Vote, extract, vote
 from selfevolve.ask_e import AskEJudge
 from selfevolve.prompts import PromptPack
 from selfevolve.records import AskEResult, Assessed, Candidate, Decision, Solutions, Votes
@@ -202,7 +202,7 @@ class Assessor:
         v = solutions.vote
         if v.answer is None:
             return Decision.NO_ANSWER, f"none of {v.asked} solutions has an answer"
-        if v.counted < s.min_answered * v.asked:
+        if not _enough(v, s.min_answered):
             return Decision.UNDECIDED, f"only {v.counted} of {v.asked} solutions have an answer"
         window = f"[{s.share_low:.2f}, {s.share_high:.2f}]"
         if v.share > s.share_high + 1e-9:
@@ -349,6 +349,11 @@ def _refused(candidate: Candidate, validity: Votes | None) -> tuple[Decision, st
 _UNREAD = {"length": "cut off", "no_box": "without a box", "timeout": "too late", "error": "failed"}
 
 
+def _enough(vote: Vote, min_answered: float) -> bool:
+    """Return whether a share of at least `min_answered` of the solutions carry an answer."""
+    return vote.counted >= min_answered * vote.asked - 1e-9  # 0.28 * 25 is 7.000000000000001
+
+
 def _novel(novelty: NoveltyResult | None) -> bool | None:
     if novelty is None or novelty.decision is NoveltyDecision.UNDECIDED:
         return None
@@ -379,7 +384,7 @@ class _Parts:
         """Return whether enough solutions carry an answer for their share to mean something."""
         if self.solutions is None or self.solutions.vote.answer is None:
             return False
-        return self.solutions.vote.counted >= min_answered * self.solutions.vote.asked
+        return _enough(self.solutions.vote, min_answered)
 
     def assessed(self, novelty: NoveltyResult | None, reward: Reward | None) -> Assessed:
         """Return the finished record."""

@@ -127,6 +127,17 @@ class SameWhenBothKept:
         return [SameType.SAME if set(p) <= same else SameType.DIFFERENT for p in pairs]
 
 
+def test_a_bound_on_answers_is_met_exactly_where_its_product_is_rounded_up() -> None:
+    # 0.28 * 25 is 7.000000000000001 in floats, and 7 of 25 are 28%
+    replies = ["<think>hm</think>\\boxed{3}"] * 4 + ["<think>hm</think>\\boxed{4}"] * 3 + [CUT] * 18
+    model = ScriptedSampler(lambda prompt, index: replies[index])
+    made = assessor(solver=model, validity_judge=None, rule=replace(r_zero_code, repetition=False))
+    made.settings = replace(SETTINGS, solutions=25, min_answered=0.28)
+    [found] = made.assess(batch("half"), seed=0, rewarded=True)
+    assert found.decision is Decision.KEPT
+    assert found.reward is not None and found.reward.total == pytest.approx(3 / 7)
+
+
 def test_novelty_is_a_factor_and_sees_the_whole_batch() -> None:
     made = assessor(rule=r_quest, novelty_gate=KSampledGate(8), novelty_judge=SameWhenBothKept())
     found = made.assess(batch("half", "flawed", "equal values", "scattered", None), seed=0, rewarded=True)

@@ -10,6 +10,7 @@ from typing import Literal
 from validity.verdict import Verdict
 
 Denominator = Literal["answered", "asked"]
+ROUNDING = 1e-9  # 0.28 * 25 is 7.000000000000001, and 7 of 25 are enough
 
 
 class ValidityDecision(StrEnum):
@@ -74,7 +75,7 @@ def vote_validity(
     answered, asked = invalid + valid, invalid + valid + undecided
     base = answered if denominator == "answered" else asked
     u = invalid / base if base else None
-    if u is None or answered < min_answered * asked:
+    if u is None or answered < min_answered * asked - ROUNDING:
         decision = ValidityDecision.UNDECIDED
     elif 2 * invalid > base:
         decision = ValidityDecision.INVALID
@@ -109,7 +110,7 @@ def settled(
     else:
         certain_invalid, certain_valid = 2 * least > planned, 2 * most <= planned
     answered = invalid + valid
-    if answered < min_answered * planned or (denominator == "answered" and not answered):
+    if answered < min_answered * planned - ROUNDING or (denominator == "answered" and not answered):
         return None  # too few may answer in the end
     if certain_invalid or certain_valid:
         return ValidityDecision.INVALID if certain_invalid else ValidityDecision.VALID

@@ -34,3 +34,12 @@ def test_five_of_nine_settle():
     assert settled([Verdict.VALID] * 4 + [Verdict.UNDECIDED], 9) is None  # 4 of 9 would be too few answers
     with pytest.raises(ValueError, match="6 verdicts came of 5"):
         settled([Verdict.VALID] * 6, 5)
+
+
+def test_a_bound_is_met_exactly_where_its_product_is_rounded_up() -> None:
+    # 0.28 * 25 is 7.000000000000001 in floats, and 7 of 25 are 28%
+    met, missed = [Verdict.VALID] * 7, [Verdict.VALID] * 6
+    for said, decision in ((met, ValidityDecision.VALID), (missed, ValidityDecision.UNDECIDED)):
+        rest = [Verdict.UNDECIDED] * (25 - len(said))
+        assert vote_validity([*said, *rest], "answered", 0.28).decision is decision
+    assert settled([*met, *[Verdict.UNDECIDED] * 18], 25, "answered", 0.28) is ValidityDecision.VALID
