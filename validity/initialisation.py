@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from validity.verdict import INVALID, is_rejection
+
+logger = logging.getLogger(__name__)
 
 _TYPESETTING = (
     (re.compile("\N{MINUS SIGN}"), "-"),
@@ -21,6 +26,8 @@ _TYPESETTING = (
     (re.compile(r"\s+"), " "),
     (re.compile(r" ?([^\w\s]) ?"), r"\1"),
 )
+# what data sets write where a question has no answer to check
+_MISSING = {"proof", "notfound", "not found", "none", "null", "nan", "n/a", "na", "unknown", "no answer", "tbd", "todo"}
 
 
 class Split(StrEnum):
@@ -169,19 +176,66 @@ def write_examples(path: Path, examples: Iterable[InitialisationExample]) -> Non
 
 
 def read_examples(path: Path) -> list[InitialisationExample]:
-    """Return the examples of a file written by `write_examples`.
+    """Return the examples of a file written by `write_examples`, or by hand with the same keys.
+
+    Rows without an answer that can be checked are left out and counted in a warning: a blank question, an answer that
+    is null, blank or a word for a missing one (``proof``, ``not found``), and an error type beside an answer other than
+    INVALID. An answer that is a number is taken as its text.
 
     Raises:
         ValueError: A line is not an example; the message names the line.
     """
     names = {field.name for field in fields(InitialisationExample)}
-    examples = []
-    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    examples: list[InitialisationExample] = []
+    left_out: Counter[str] = Counter()
+    # not `splitlines`, which also parts lines at marks that stand inside a question
+    for i, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
             if not isinstance(row, dict) or set(row) != names:
                 raise ValueError(f"expected an object with the keys {sorted(names)}")
-            examples.append(InitialisationExample(**{**row, "split": Split(row["split"])}))
+            reason = _no_example(row)
+            if reason is not None:
+                left_out[reason] += 1
+                continue
+            examples.append(
+                InitialisationExample(**{**row, "answer": _text(row["answer"]), "split": Split(row["split"])})
+            )
         except ValueError as error:
             raise ValueError(f"{path}, line {i}: {error}; write the file with write_examples") from error
+    if left_out:
+        reasons = ", ".join(f"{number} with {reason}" for reason, number in left_out.most_common())
+        logger.warning(
+            "%s: %d of %d rows left out: %s", path, left_out.total(), left_out.total() + len(examples), reasons
+        )
     return examples
+
+
+def _no_example(row: Mapping[str, Any]) -> str | None:
+    """Return what a row lacks to be learned from; None where it lacks nothing.
+
+    Raises:
+        ValueError: A value is of a type that it cannot have.
+    """
+    question, answer, error_type = row["question"], row["answer"], row["error_type"]
+    for name, value in (("question", question), ("error_type", error_type)):
+        if not isinstance(value, str | None):
+            raise ValueError(f"{name} is {value!r}; expected text or null")
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float | None):
+        raise ValueError(f"answer is {answer!r}; expected text, a number or null")
+    if question is None or not question.strip():
+        return "a blank question"
+    if answer is None or not _text(answer).strip():
+        return "no answer"
+    word = " ".join(_text(answer).casefold().replace("_", " ").split()).strip(" .")
+    if word in _MISSING:
+        return f"the answer {word!r}"
+    if error_type and not is_rejection(_text(answer)):
+        return f"an error type beside an answer other than {INVALID}"
+    return None
+
+
+def _text(answer: str | float) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer)

@@ -1,5 +1,6 @@
 """The initialisation set: deduplicated, the same number from each round, split, labelled, kept on disk."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -126,6 +127,9 @@ def test_jsonl_round_trip(tmp_path: Path) -> None:
         "[]",
         '{"question": "q"}',
         '{"question": "q", "answer": "1", "error_type": null, "round": 1, "split": "test"}',
+        '{"question": "q", "answer": ["1"], "error_type": null, "round": 1, "split": "train"}',
+        '{"question": "q", "answer": true, "error_type": null, "round": 1, "split": "train"}',
+        '{"question": 7, "answer": "1", "error_type": null, "round": 1, "split": "train"}',
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
@@ -134,3 +138,30 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(ValueError, match="line 2"):
         read_examples(path)
+
+
+def test_rows_without_an_answer_to_check_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "data.jsonl"
+    base = {"question": "q", "answer": "12", "error_type": None, "round": 1, "split": "train"}
+    kept = [{}, {"answer": 12}, {"answer": 0.5}, {"answer": "0"}, {"answer": "no solution"}]
+    kept += [{"answer": INVALID}, {"answer": INVALID, "error_type": "contradiction"}]
+    dropped = [{"answer": a} for a in ("proof", "Proof.", "notfound", "not_found", "None", "", "  ", None)]
+    dropped += [{"question": " "}, {"question": None}, {"error_type": "proof"}]
+    path.write_text("".join(json.dumps(base | change) + "\n" for change in [*kept, *dropped]))
+    found = read_examples(path)
+    assert [e.answer for e in found] == ["12", "12", "0.5", "0", "no solution", INVALID, INVALID]
+    assert f"{len(dropped)} of {len(kept) + len(dropped)} rows left out" in caplog.text
+    assert "3 with no answer" in caplog.text and "2 with the answer 'proof'" in caplog.text
+
+
+def test_a_file_is_parted_at_line_feeds_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "data.jsonl"
+    examples = [
+        InitialisationExample(f"one{mark}two", "1", None, 1, Split.TRAIN) for mark in "\u2028\u2029\x85\x0c\x1c"
+    ]
+    write_examples(path, examples)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n\n"))  # as an editor may leave it
+    assert read_examples(path) == examples
+    assert not caplog.records
