@@ -94,7 +94,7 @@ def main_charts(metrics: Rounds) -> list[Chart]:
         rate_chart(
             metrics,
             f.TOP5.label,
-            "Share of the five commonest patterns; 100% is complete collapse",
+            "Share of the five commonest, of questions with a pattern; 100% is complete collapse",
             [(f.TOP5, 1, "all questions"), (f.TOP5_KEPT, 3, "kept")],
         ),
         rate_chart(

@@ -117,9 +117,11 @@ def tile(metrics: Sequence[Mapping[str, Any]], figure: Figure) -> str:
 def pattern_figures(metrics: Sequence[Mapping[str, Any]]) -> list[charts.Chart]:
     """Return the charts of patterns and novelty."""
     found = [
-        charts.pattern_chart(metrics, "pool", "Patterns of all questions", "Share of the parsed questions"),
         charts.pattern_chart(
-            metrics, "kept", "Patterns of kept questions", "Share of the questions that became solver data"
+            metrics, "pool", "Patterns of all questions", "Share of the parsed questions with a pattern"
+        ),
+        charts.pattern_chart(
+            metrics, "kept", "Patterns of kept questions", "Share of the kept questions with a pattern"
         ),
         charts.count_chart(
             metrics, "error_types", "What is wrong with invalid questions", "Share of the invalid questions", {}

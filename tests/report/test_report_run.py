@@ -181,6 +181,12 @@ def test_a_run_that_has_only_begun_has_a_report(tmp_path: Path) -> None:
     assert "0.0%" not in page
 
 
+def test_shares_of_patterns_say_that_questions_without_one_are_left_out(page: str) -> None:
+    for note in ("Share of the parsed questions with a pattern", "Share of the kept questions with a pattern"):
+        assert note in page
+    assert "Share of the five commonest, of questions with a pattern" in page
+
+
 def test_without_a_referee_figures_are_not_measured(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", rounds=2, questions=30)
     empty = {"value": None, "k": 0, "n": 0, "low": None, "high": None}
