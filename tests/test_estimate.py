@@ -350,7 +350,9 @@ def test_disk_by_hand():
     assert (found.checkpoint, found.checkpoints) == (4 * 752, 1 + 2 * 3)
     text = 0.5 * 4 * (26 * 50 + 26 * (5 + 6) * 40)
     assert found.records == 3 * (text + 26 * 1000)
-    assert found.total == 7 * 4 * 752 + found.records
+    assert found.savepoints == 2 * 752 * (4 + 4 + 4)  # two at a time: weights and two moments in float32
+    assert found.total == 7 * 4 * 752 + found.records + found.savepoints
+    assert disk(load_recipe("testbed/r_quest", [*SMALL, "save_minutes=0"]), TINY, 0.5).savepoints == 0
     at_most = {
         keep: disk(load_recipe("testbed/r_quest", [*SMALL, f"keep_checkpoints={keep}"]), TINY, 0.5) for keep in (2, 5)
     }
@@ -359,6 +361,7 @@ def test_disk_by_hand():
     assert disk(longer, TINY, 0.5).checkpoints == 1 + 2 * (2 + 1)
     lora = load_recipe("qwen3-4b-base/r_quest_one_gpu")
     assert disk(lora, TINY, 0.5).checkpoint == 2 * 752  # merged, in bfloat16
+    assert disk(lora, TINY, 0.5).savepoints == 2 * 12 * TINY.lora(lora.lora.rank)
 
 
 # -- every shipped recipe

@@ -157,11 +157,14 @@ class Disk:
     checkpoint: float
     checkpoints: int  # one of the initialisation, two a round that is kept and two of the round at work
     records: float  # of all rounds
+    savepoints: (
+        float  # two, of float32 weights that are trained and AdamW's moments: the old goes after the new is whole
+    )
 
     @property
     def total(self) -> float:
         """All of it."""
-        return self.checkpoint * self.checkpoints + self.records
+        return self.checkpoint * self.checkpoints + self.records + self.savepoints
 
 
 def disk(recipe: Recipe, shape: Shape, fill: float) -> Disk:
@@ -174,9 +177,11 @@ def disk(recipe: Recipe, shape: Shape, fill: float) -> Disk:
     rounds = recipe.rounds if keep is None else min(recipe.rounds, keep + 1)
     a = recipe.assessment
     replies = a.solutions + (0 if a.validity.judge == "off" else a.validity.votes)
+    trained = shape.parameters if recipe.lora is None else shape.lora(recipe.lora.rank)
     text = fill * _TEXT * questions * (limits.question + replies * limits.solution)
     return Disk(
         checkpoint=float(each * shape.parameters),
         checkpoints=int(recipe.initialisation.enabled) + 2 * rounds,
         records=recipe.rounds * (text + _RECORD * questions),
+        savepoints=2 * 12.0 * trained if recipe.save_minutes else 0.0,
     )

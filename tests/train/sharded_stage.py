@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from selfevolve.sampling import user
-from selfevolve.train import LoraSpec, RolloutBatch, TrainRow, TrainSpec
+from selfevolve.train import LoraSpec, RolloutBatch, Savepoints, TrainRow, TrainSpec
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Case:
     lean: bool = False  # only the main process reads weights (cpu_ram_efficient_loading)
     checkpointed: bool = False  # gradient checkpointing
     flat: bool = False  # no spread of rewards
+    points: str = ""  # folder of savepoints beside the cases', one a step; "": none
+    stop: bool = False  # it fails in its last step
 
 
 ENVIRONMENT = {  # as `accelerate launch` sets it from recipes/accelerate/fsdp2.yaml and zero3.yaml
@@ -92,6 +94,8 @@ def play(case: Case, folder: Path, rank: int) -> None:
     record: dict[str, Any] = {"case": asdict(case), "texts": [], "live": {}}
 
     def reward(batch: RolloutBatch) -> list[float | None]:
+        if case.stop and batch.step == 2:
+            raise RuntimeError("stopped here")
         record["texts"].append([rollout.text for rollout in batch.rollouts])
         return [0.0 if case.flat else float(len(set(rollout.text.split()))) for rollout in batch.rollouts]
 
@@ -110,8 +114,11 @@ def play(case: Case, folder: Path, rank: int) -> None:
 
     trl_backend.save_policy = look_then_save  # type: ignore[assignment]
     rows = [TrainRow(user(f"w{i} w{i + 1}")) for i in range(4)]
+    points = Savepoints(folder / case.points, 1e-6) if case.points else None
     try:
-        result = trl_backend.train(Path(case.policy), rows, reward, spec_of(case), folder / case.name)
+        result = trl_backend.train(
+            Path(case.policy), rows, reward, spec_of(case), folder / case.name, savepoints=points
+        )
         record["log"] = [asdict(row) for row in result.log]
     except Exception as error:
         traceback.print_exc()

@@ -109,6 +109,22 @@ def test_two_processes_with_sharded_weights_learn_what_one_learns(run: Callable[
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("given", [{"policy": BASE}, LORA], ids=["whole", "adapters"])
+def test_a_sharded_stage_goes_on_from_its_savepoint(run: Callable[..., list[Outcome]], given: dict[str, Any]) -> None:
+    whole, stopped, rest = run(
+        Case("whole", sharding="fsdp2", **given),
+        Case("stopped", sharding="fsdp2", points="points", stop=True, **given),
+        Case("rest", sharding="fsdp2", points="points", **given),
+    )
+    assert all("stopped here" in record["error"] for record in stopped.ranks)
+    assert (rest.folder / "points" / "checkpoint-1" / "step.json").is_file()
+    assert rest.texts == whole.texts[1:] and [row["step"] for row in rest.ranks[0]["log"]] == [1, 2]
+    assert rest.facts("loss") == whole.facts("loss")
+    one, two = whole.saved, rest.saved
+    assert set(one) == set(two) and all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.slow
 def test_adapters_under_sharding(run: Callable[..., list[Outcome]]) -> None:
     alone, sharded, still = run(
         Case("one", **LORA),
