@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from selfevolve.sampling.endpoint import Api, Endpoint
 from selfevolve.sampling.protocol import FinishReason, Prompt, Reply, Sampling
 
 ROUTES = {Api.CHAT: "/chat/completions", Api.COMPLETIONS: "/completions"}
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, as JSON may hold it: UTF-8 cannot, nor can a record
 QUOTED = 300  # characters of a server's own words in an error text
 
 
@@ -127,6 +129,7 @@ def _read_choice(choice: Any, api: Api, prompt_tokens: int, tokens: int) -> Repl
     reason = choice.get("finish_reason")
     if not isinstance(text, str | None) or not isinstance(reason, str | None):
         return "a choice with a wrong type"
+    text = text and _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     if reason == "length":  # a model that was cut off while thinking has no content yet: cut off all the same
         return Reply(text or "", FinishReason.LENGTH, prompt_tokens, tokens)
     if reason != "stop":

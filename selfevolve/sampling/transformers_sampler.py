@@ -6,6 +6,7 @@ Axis legend: ``[prompt][sample]``.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -19,6 +20,9 @@ from selfevolve.sampling.protocol import FinishReason, Prompt, Reply, Sampling
 from selfevolve.sampling.weights import refuse_pickled, warn_remote_code
 
 logger = logging.getLogger(__name__)
+
+_TAIL = 12  # tokens at the end of a prompt that can hold the mark of a thinking block
+_OPENING = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
 
 
 class PromptFormat(StrEnum):
@@ -41,6 +45,7 @@ class Formatter:
         self.tokenizer = tokenizer
         self.template_options = dict(template_options or {})
         self.format = PromptFormat.CHAT if tokenizer.chat_template else PromptFormat.PLAIN
+        self._opened: dict[tuple[int, ...], str] = {}  # by the end of a prompt
 
     def text(self, prompt: Prompt) -> str:
         """Return the text whose tokens are the prompt's."""
@@ -68,6 +73,18 @@ class Formatter:
             encoded = [ids[:-1] if ids and ids[-1] in ends else ids for ids in encoded]
         table = dict(zip(distinct, encoded, strict=True))
         return [table[prompt] for prompt in prompts]
+
+    def opened(self, prompt: Sequence[int]) -> str:
+        """Return the mark of a thinking block that a prompt of token ids ends with, or "" where it opens none.
+
+        Some templates write ``<think>`` themselves. It belongs before the text of the reply: else a thought that never
+        ends reads as the answer, and a reply in the due form seems to lack its first tag.
+        """
+        tail = tuple(prompt[-_TAIL:])
+        if tail not in self._opened:
+            found = _OPENING.search(self.tokenizer.decode(list(tail))) if tail else None
+            self._opened[tail] = found.group() if found else ""
+        return self._opened[tail]
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
@@ -214,7 +231,8 @@ class TransformersSampler:
             if refusal is not None:
                 answers.append([Reply("", FinishReason.ERROR, len(ids[i]), 0, refusal)] * sampling.n)
                 continue
-            answers.append([self._reply(c, texts[c.ids], len(ids[i])) for c in completions[i]])
+            opened = self.formatter.opened(ids[i])
+            answers.append([self._reply(c, opened + texts[c.ids], len(ids[i])) for c in completions[i]])
         return answers
 
     def prompt_limit(self, sampling: Sampling) -> int | None:

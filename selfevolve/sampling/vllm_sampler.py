@@ -147,7 +147,8 @@ class VllmSampler:
         answers: list[list[Reply]] = []
         for prompt, seed, output in zip(ids, seeds, outputs, strict=True):
             done = sorted(output.outputs, key=lambda completion: completion.index)
-            replies = [_reply(completion, len(prompt), seconds, seed) for completion in done]
+            opened = self.formatter.opened(prompt)
+            replies = [_reply(completion, opened, len(prompt), seconds, seed) for completion in done]
             replies = replies * sampling.n if greedy else replies
             lost = _failed(len(prompt), f"the engine gave {len(replies)} of {sampling.n} replies")
             answers.append((replies + [lost] * sampling.n)[: sampling.n])
@@ -170,11 +171,14 @@ def _failed(prompt_tokens: int, text: str) -> Reply:
     return Reply("", FinishReason.ERROR, prompt_tokens, 0, text)
 
 
-def _reply(completion: Any, prompt_tokens: int, seconds: float, seed: int) -> Reply:
-    """Read one completion: stop and length are what they say, everything else (abort, none) is an error by name."""
+def _reply(completion: Any, opened: str, prompt_tokens: int, seconds: float, seed: int) -> Reply:
+    """Read one completion, behind what its prompt opened.
+
+    Stop and length are what they say, everything else (abort, none) is an error by name.
+    """
     reason, error = FinishReason.ERROR, None
     if completion.finish_reason in ("stop", "length"):
         reason = FinishReason(completion.finish_reason)
     else:
         error = f"finish reason {completion.finish_reason or 'null'}"
-    return Reply(completion.text, reason, prompt_tokens, len(completion.token_ids), error, seconds, seed)
+    return Reply(opened + completion.text, reason, prompt_tokens, len(completion.token_ids), error, seconds, seed)

@@ -146,7 +146,7 @@ class ConversationMaker(Maker):
             else:
                 transcripts[place].say(completion.ids, completion.stopped)
                 reason = FinishReason.STOP if completion.stopped else FinishReason.LENGTH
-                text = texts[completion.ids]
+                text = self.turns.formatter.opened(ids) + texts[completion.ids]
                 replies[place] = Reply(text, reason, len(ids), len(completion.ids), seed=sampling.seed)
         return replies
 

@@ -275,7 +275,7 @@ class RolloutMaker(Maker):
     def __init__(self, stage: Stage, reward: BatchReward) -> None:
         """Keep what the batches are made of, and what scores them."""
         super().__init__(stage)
-        self.reward = reward
+        self.reward, self.formatter = reward, stage.formatter
 
     def play(
         self,
@@ -306,6 +306,7 @@ class RolloutMaker(Maker):
     def _rollout(self, row: int, completion: Completion, text: str) -> Rollout:
         reason = FinishReason.STOP if completion.stopped else FinishReason.LENGTH
         source = self.rows[row]
+        text = self.formatter.opened(self.plan.ids[row]) + text
         return Rollout(row, source.prompt, source.payload, text, reason, len(completion.ids))
 
 

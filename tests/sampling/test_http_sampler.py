@@ -206,6 +206,9 @@ def choice(text: Any = "a b", reason: Any = "stop", **more: Any) -> dict[str, An
         (chat(choice("a"), completion_tokens=6), 3, [("a", STOP, 0, 6)], "1 choices came, 3"),
         (chat(choice("a"), choice(None), completion_tokens=6), 2, [("a", STOP, 0, 3)], "null content"),
         (chat(choice("a"), completion_tokens="six", prompt_tokens=-1), 1, [("a", STOP, 0, 0)], None),
+        # half of a character, which no file could hold
+        (chat(choice("a\ud83d b")), 1, [("a\N{REPLACEMENT CHARACTER} b", STOP, 0, 0)], None),
+        (chat(choice("\ud83d\ude00")), 1, [("\U0001f600", STOP, 0, 0)], None),
         (chat(choice(7)), 1, [], "wrong type"),
         (chat(choice("a", 7)), 1, [], "wrong type"),
         (chat({"message": "a", "finish_reason": "stop"}), 1, [], "without a message"),

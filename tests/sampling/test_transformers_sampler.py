@@ -326,6 +326,22 @@ def test_one_begin_token_and_no_end_token_in_plain_prompts(model: Any) -> None:
     assert TransformersSampler(model, tokenizer).prompt_ids([user("w0 w1")]) == [[2, 4, 5]]
 
 
+@pytest.mark.parametrize(
+    ("end", "opened"), [(" <think>", "<think>"), (" <think> </think>", ""), (" <think> w5", ""), ("", "")]
+)
+def test_a_thinking_block_that_the_template_opens_stands_before_the_reply(end: str, opened: str) -> None:
+    tokenizer = tiny_tokenizer(60)
+    tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.chat_template = "{{ messages[0]['content'] }}{% if add_generation_prompt %}" + end + "{% endif %}"
+    sampler = TransformersSampler(tiny_model(words=62, hidden=32, layers=1, spread=12.0), tokenizer)
+    ids = sampler.prompt_ids([user("w1 w2"), user("w3")])
+    assert [sampler.formatter.opened(prompt) for prompt in ids] == [opened] * 2
+    sampling = Sampling(n=2, max_tokens=4)
+    words = sampler.texts([c for group in sampler.sample_ids(ids, sampling) for c in group])
+    found = [reply.text for group in sampler.sample([user("w1 w2"), user("w3")], sampling) for reply in group]
+    assert set(found) == {opened + text for text in words.values()}
+
+
 def test_model_from_folder(tmp_path: Any, model: Any, tokenizer: Any) -> None:
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)

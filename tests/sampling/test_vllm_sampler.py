@@ -68,6 +68,15 @@ def test_plain_format_and_a_loaded_engine(vllm: Any) -> None:
     assert '"format": "plain"' in sampler.identity
 
 
+def test_a_thinking_block_that_the_template_opens_stands_before_the_reply(vllm: Any) -> None:
+    sampler = VllmSampler("m")
+    tokenizer = sampler.formatter.tokenizer
+    tokenizer.add_tokens(["<think>"])
+    tokenizer.chat_template = "{{ messages[0]['content'] }} <think>"
+    (reply,) = sampler.sample([user("w1")], Sampling(max_tokens=11))[0]
+    assert reply.text.startswith("<think>w1 ") and reply.prompt_tokens == 2
+
+
 def test_finish_reasons(vllm: Any) -> None:
     sampler = VllmSampler("m")
     cut, aborted = sampler.sample([user("w1 w2 w3"), user("w12")], Sampling(n=2, max_tokens=3))

@@ -136,6 +136,21 @@ def test_every_prompt_begins_with_the_last_one_and_the_sampled_ids(kind: str) ->
     assert local.advantages == group_advantages(variety(1, world.outcomes(range(16))), 4)
 
 
+def test_a_thinking_block_that_the_template_opens_stands_before_each_reply() -> None:
+    tokenizer = chat_tokenizer(CHATML.replace("assistant\n{% endif", "assistant\n<think>\n{% endif"))
+    world = Interview(most=3)
+    heard: list[str] = []
+    answer = world.answer
+
+    def listening(replies: Any, policy: Any) -> Any:
+        heard.extend(reply.text for reply in replies.values() if reply.error is None)
+        return answer(replies, policy)
+
+    world.answer = listening  # type: ignore[method-assign]
+    played(tokenizer, world, spec=replace(SPEC, max_prompt_tokens=100))
+    assert len(heard) > 16 and all(text.startswith("<think>\n") for text in heard)
+
+
 def test_replies_hang_on_seed_step_place_and_turn() -> None:
     world = Interview()
     maker, first, sampler = played(tiny_tokenizer(), world)

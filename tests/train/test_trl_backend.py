@@ -295,6 +295,24 @@ def test_rollouts_come_from_the_current_weights(policy: Path, tmp_path: Path) ->
     assert texts[1] != texts[3]
 
 
+def test_a_thinking_block_that_the_template_opens_is_part_of_what_is_rewarded(tmp_path: Path) -> None:
+    from tests.tiny_model import tiny_model, tiny_tokenizer
+
+    tokenizer = tiny_tokenizer(60)
+    tokenizer.add_tokens(["<think>"])
+    tokenizer.chat_template = "{{ messages[0]['content'] }}{% if add_generation_prompt %} <think>{% endif %}"
+    tiny_model(words=61, hidden=32, layers=1, spread=8.0).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    seen: list[str] = []
+
+    def watching(batch: RolloutBatch) -> list[float | None]:
+        seen.extend(rollout.text for rollout in batch.rollouts)
+        return [float(len(rollout.text)) for rollout in batch.rollouts]
+
+    train(tmp_path / "base", ROWS, watching, replace(SPEC, steps=1), tmp_path / "out")
+    assert len(seen) == 16 and all(text.startswith("<think>") for text in seen)
+
+
 def test_long_prompts_are_left_out_and_counted(policy: Path, tmp_path: Path) -> None:
     rows = [*ROWS, TrainRow(user("w1 " * 21)), TrainRow(user(""))]
     used: set[int] = set()
