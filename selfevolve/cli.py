@@ -75,8 +75,9 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser(
         "check",
-        help="check a recipe and estimate its cost; starts nothing",
-        description="Resolve and check a recipe, and estimate replies, tokens and time. Starts nothing.",
+        help="check a recipe, or the settings of train-asker, and estimate its cost; starts nothing",
+        description="Resolve and check a recipe, or the settings of train-asker, and estimate replies, tokens and "
+        "time. Starts nothing.",
     )
     _add_recipe(check)
     check.add_argument(
@@ -164,8 +165,11 @@ def _join(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     from selfevolve.config import backends, config_hash, dump, load_recipe, missing_files
+    from selfevolve.config.asker import is_asker_training
     from selfevolve.estimate import estimate, gpu_table, table
 
+    if is_asker_training(arguments.recipe):
+        return _check_asker(arguments)
     recipe = load_recipe(arguments.recipe, arguments.overrides)
     cost = estimate(recipe, arguments.tokens_per_second, arguments.fill)
     on_gpus = gpu_table(recipe, cost, arguments.device, arguments.devices)
@@ -177,6 +181,19 @@ def _check(arguments: argparse.Namespace) -> int:
     for line in missing_files(recipe):
         print(f"before it can run: {line}", file=sys.stderr)
     _warn(recipe)
+    return 0
+
+
+def _check_asker(arguments: argparse.Namespace) -> int:
+    """Check the settings of an asker's training."""
+    from selfevolve.config.asker import dump_asker_training, load_asker_training
+    from selfevolve.estimate import asker_estimate, table
+
+    settings = load_asker_training(arguments.recipe, arguments.overrides)
+    cost = asker_estimate(settings, arguments.tokens_per_second, arguments.fill)
+    timed = arguments.tokens_per_second is not None or settings.dtype == "float32"
+    print(f"{dump_asker_training(settings)}\n{table(cost, timed)}")
+    print("no figures for GPUs, memory and disk: `selfevolve check` has them for recipes")
     return 0
 
 

@@ -170,6 +170,28 @@ def test_check_shows_the_resolved_recipe_and_its_cost(capsys):
     assert "GPU time on 8 x A100 SXM, 80 GB" in told.out and "fill 20% of their limit" in told.out
 
 
+def test_check_takes_the_settings_of_an_askers_training(capsys, tmp_path):
+    assert cli.main(["check", "aske/testbed-train", "steps=7"]) == 0
+    shown = capsys.readouterr().out
+    assert "steps: 7" in shown and "cross-checks" in shown and "whole run" in shown
+    assert cli.main(["check", "aske/testbed-train", "steps=0"]) == 1
+    assert "steps is 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("aske/testbed-train", "selfevolve train-asker aske/testbed-train"),
+        ("recipes/aske/example-train.yaml", "selfevolve train-asker aske/example-train.yaml"),
+        ("aske/testbed", "aske bench aske/testbed"),
+    ],
+)
+def test_settings_of_another_command_are_named(capsys, name, command):
+    assert cli.main(["run", name]) == 1
+    told = capsys.readouterr().err
+    assert f"start it with `{command}`" in told and "no recipe" in told
+
+
 def test_check_and_run_warn_of_foreign_code(capsys, monkeypatch, tmp_path):
     data = tmp_path / "data.jsonl"
     data.touch()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from selfevolve.config import list_recipes, load_recipe
+from selfevolve.config.asker import load_asker_training
 from selfevolve.errors import UserError
 from selfevolve.estimate import (
     DEVICES,
@@ -18,6 +19,7 @@ from selfevolve.estimate import (
     LEARN_COST,
     Shape,
     UnknownShape,
+    asker_estimate,
     duration,
     estimate,
     find_device,
@@ -377,3 +379,24 @@ def test_every_shipped_recipe_has_finite_figures(name):
         assert math.isfinite(time.busy) and 0 < time.elapsed <= 1.001 * time.busy
     shown = f"{table(cost)}\n{gpu_table(recipe, cost)}"
     assert "GPU h" in shown and "disk:" in shown and not re.search(r"\b(nan|inf)\b", shown)
+
+
+def test_an_askers_training_by_hand():
+    given = ["steps=5", "groups=2", "sessions=4", "update_groups=1", "probes=1", "checks=3", "audit=2", "max_turn_tokens=10",
+             "max_solution_tokens=20", "heldout_pairs=[[rung-2, base]]", "evaluation.sessions=3", "evaluation.every=2",
+             "evaluation.checks=1", "evaluation.resamples=6"]  # fmt: skip
+    found = asker_estimate(load_asker_training("aske/testbed-train", given), 100.0, 0.5)
+    sessions, evaluated = 5 * 2 * 4, 4 * 3  # evaluations after 0, 2, 4 and 5 steps
+    assert {c.stage: (c.replies, c.tokens) for c in found.once} == {
+        "asker's turns": (2 * sessions, 2 * sessions * 10),
+        "solvers": (4 * sessions, 4 * sessions * 20),
+        "cross-checks": (5 * sessions, 5 * sessions * 20),
+        "evaluations": (6 * evaluated, 2 * evaluated * 10 + 4 * evaluated * 20),
+        "their checks": (evaluated, evaluated * 20),
+        "chance line": (12 * evaluated, 12 * evaluated * 20),
+    }
+    assert found.expected == found.tokens / 2
+    learned = 0.5 * sessions * 2 * 10
+    assert found.seconds == pytest.approx((found.expected + LEARN_COST * learned) / 100)
+    every_other = asker_estimate(load_asker_training("aske/testbed-train", [*given, "steps=4"]), 100.0, 0.5)
+    assert every_other.once[4].replies == 3 * 3  # after 0, 2 and 4: the last is not made twice

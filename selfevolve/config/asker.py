@@ -167,16 +167,31 @@ def backend_of(settings: AskerTraining, name: str) -> Backend:
     return own if own is not None else settings.backends.get(DEFAULT, Backend())
 
 
+def is_asker_training(name_or_path: str | Path) -> bool:
+    """Return whether a file, or a shipped name, holds the settings of an asker's training; nothing is checked."""
+    path = _path_of(name_or_path)
+    if not path.is_file():
+        return False
+    try:
+        return "train_pairs" in parse_mapping(path.read_text(encoding="utf-8"), path.name)[0]
+    except (ConfigError, UnicodeDecodeError):
+        return False
+
+
+def _path_of(name_or_path: str | Path) -> Path:
+    """Return the file, or the shipped one of that name, which may not be there."""
+    path = Path(name_or_path)
+    name = str(name_or_path).removesuffix(".yaml").removeprefix("recipes/")
+    return path if path.is_file() else recipes_folder() / f"{name}.yaml"
+
+
 def load_asker_training(name_or_path: str | Path, overrides: Sequence[str] = ()) -> AskerTraining:
     """Read the settings from a file, or from a shipped one such as ``aske/testbed-train``; overrides are key=value.
 
     Raises:
         ConfigError: no such file, or anything that does not fit, with the value met and what is expected.
     """
-    path = Path(name_or_path)
-    shipped = recipes_folder() / f"{str(name_or_path).removesuffix('.yaml').removeprefix('recipes/')}.yaml"
-    if not path.is_file():
-        path = shipped
+    path = _path_of(name_or_path)
     if not path.is_file():
         names = ", ".join(f"aske/{p.stem}" for p in sorted((recipes_folder() / "aske").glob("*train*.yaml")))
         raise ConfigError(f"no settings {str(name_or_path)!r}, neither a file nor a shipped name", f"shipped: {names}")

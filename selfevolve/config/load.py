@@ -88,11 +88,27 @@ def resolve_recipe_path(name_or_path: str | Path) -> Path:
     shipped = recipes_folder() / f"{name}.yaml"
     if shipped.is_file() and not name.startswith((*NO_RECIPES, "/", "../")):
         return shipped
+    other = shipped if name.startswith("aske/") and shipped.is_file() else None
+    if other is not None:
+        _refuse_other_kind(parse_mapping(other.read_text(encoding="utf-8"), name)[0], text)
     names = list(_shipped())
     by_tail = [n for n in names if n.rsplit("/", 1)[-1] == name.rsplit("/", 1)[-1]]
     near = by_tail or difflib.get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the recipes are {', '.join(names)}"
     raise ConfigError(f"no recipe {text!r}, neither a file nor a shipped name", hint)
+
+
+def _refuse_other_kind(data: Mapping[str, Any], name: str) -> None:
+    """Raise for settings that another command takes, and name it."""
+    for key, kind, command in (
+        ("train_pairs", "the training of an asker", "selfevolve train-asker"),
+        ("pool", "an Ask-E benchmark", "aske bench"),
+    ):
+        if key in data:
+            raise ConfigError(
+                f"{name} holds the settings of {kind}, no recipe",
+                f"start it with `{command} {name.removeprefix('recipes/')}`",
+            )
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -239,6 +255,7 @@ def _read_chain(path: Path, above: tuple[Path, ...]) -> tuple[dict[str, Any], So
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{shown}: cannot be read: {error}") from None
     data, lines = parse_mapping(text, shown)
+    _refuse_other_kind(data, shown)
     base_name = data.pop("base", None)
     lines.pop(("base",), None)
     _refuse_unknown(data, lines, shown)

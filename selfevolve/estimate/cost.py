@@ -117,9 +117,21 @@ class Estimate:
         return int(self.total(lambda c: c.tokens))
 
 
-def default_speed(recipe: Recipe) -> float:
-    """Return a throughput in new tokens a second for the recipe's kind of backbone, on one CPU core."""
-    return TESTBED_SPEED if recipe.backbone.startswith("testbed:") else REAL_SPEED
+def speed_and_fill(backbone: str, tokens_per_second: float | None, fill: float | None) -> tuple[float, float]:
+    """Return the throughput, by default one CPU core's with this kind of backbone, and the fill.
+
+    Raises:
+        UserError: the throughput is not above 0, or the fill not in its range.
+    """
+    speed = tokens_per_second
+    if speed is None:
+        speed = TESTBED_SPEED if backbone.startswith("testbed:") else REAL_SPEED
+    if not speed > 0:
+        raise UserError(f"the throughput is {speed} tokens a second; it must be above 0")
+    filled = FILL if fill is None else fill
+    if not 0 < filled <= 1:
+        raise UserError(f"the fill is {filled}; it is a reply's mean length over its limit, above 0 and at most 1")
+    return speed, filled
 
 
 def estimate(recipe: Recipe, tokens_per_second: float | None = None, fill: float | None = None) -> Estimate:
@@ -133,12 +145,7 @@ def estimate(recipe: Recipe, tokens_per_second: float | None = None, fill: float
     Raises:
         UserError: the throughput is not above 0, or the fill not in its range.
     """
-    speed = default_speed(recipe) if tokens_per_second is None else tokens_per_second
-    if not speed > 0:
-        raise UserError(f"the throughput is {speed} tokens a second; it must be above 0")
-    filled = FILL if fill is None else fill
-    if not 0 < filled <= 1:
-        raise UserError(f"the fill is {filled}; it is a reply's mean length over its limit, above 0 and at most 1")
+    speed, filled = speed_and_fill(recipe.backbone, tokens_per_second, fill)
     limit = recipe.generation.max_new_tokens
 
     def cost(stage: str, asked: list[Asked], learned: Learned | None = None) -> StageCost:

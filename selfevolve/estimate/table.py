@@ -32,10 +32,9 @@ def table(result: Estimate, timed: bool = True) -> str:
             lines.append(f"-- {title}")
         lines += [line(c.stage, f"{c.replies:,}", c.tokens, c.expected, c.seconds) for c in costs]
     lines.append(line("whole run", "", result.tokens, result.expected, result.seconds))
-    lines.append(
-        f"expected: replies fill {result.fill:.0%} of their limit (--fill), early stopping leaves what it was measured "
-        "to leave"
-    )
+    stopped = any(a.share < 1 for cost in (*result.once, *result.a_round) for a in cost.asked)
+    early = ", early stopping leaves what it was measured to leave" if stopped else ""
+    lines.append(f"expected: replies fill {result.fill:.0%} of their limit (--fill){early}")
     if timed:
         lines.append(
             f"times at {result.tokens_per_second:,.0f} new tokens a second (by default what one CPU core gives a "
