@@ -10,6 +10,7 @@ from math import isfinite
 import numpy as np
 
 from aske.statistics.clusters import DRAWS, clustered_mean
+from aske.statistics.direction import mcnemar_exact
 from aske.statistics.rate import LEVEL
 
 Cell = tuple[Hashable, Hashable]  # (pair, slot)
@@ -31,8 +32,8 @@ def sign_flip_test(
     Under the null the two askers are exchangeable in every cell, so each difference is as likely with either sign.
     The p-value is the share of sign patterns whose ``|sum|`` is at least the observed one. Differences of 0 change
     nothing and are left out; up to 12 others all ``2^n`` patterns are enumerated, above that ``samples`` are drawn
-    and ``(1 + hits) / (1 + samples)`` is returned, never 0 (Phipson and Smyth 2010). For 0/1 outcomes the test is
-    McNemar's exact test.
+    and ``(1 + hits) / (1 + samples)`` is returned, never 0 (Phipson and Smyth 2010). Where all others are of one size,
+    as with 0/1 outcomes, the test is McNemar's exact test and is computed as that, without draws.
 
     Args:
         differences: First less second asker, a number a cell.
@@ -61,14 +62,17 @@ def sign_flip_test(
     moving = np.array([total for total in totals.values() if total != 0], dtype=np.float64)
     if not moving.size:
         return 1.0
+    size = float(np.abs(moving).max())
+    if np.all(np.abs(np.abs(moving) - size) <= 1e-12 * size):
+        return mcnemar_exact(int((moving > 0).sum()), int((moving < 0).sum()))
     bound = abs(moving.sum()) - 1e-12 * np.abs(moving).sum()  # rounding must not turn a tie into a miss
     if len(moving) <= EXACT:
         signs = np.array(list(product((1.0, -1.0), repeat=len(moving))))
         return float((np.abs(signs @ moving) >= bound).mean())
     random = np.random.default_rng(seed)
-    hits, size = 0, max(1, SIGNS_AT_ONCE // len(moving))
-    for start in range(0, samples, size):
-        signs = random.integers(0, 2, size=(min(size, samples - start), len(moving)), dtype=np.int8) * 2.0 - 1.0
+    hits, portion = 0, max(1, SIGNS_AT_ONCE // len(moving))
+    for start in range(0, samples, portion):
+        signs = random.integers(0, 2, size=(min(portion, samples - start), len(moving)), dtype=np.int8) * 2.0 - 1.0
         hits += int((np.abs(signs @ moving) >= bound).sum())
     return (1 + hits) / (1 + samples)
 

@@ -138,8 +138,15 @@ def test_sign_flips_equal_scipy_and_mcnemar():
     wanted = stats.permutation_test((x,), np.sum, permutation_type="samples", n_resamples=np.inf).pvalue
     assert s.sign_flip_test(x) == pytest.approx(wanted)
     assert s.sign_flip_test([1] * 8 + [-1] * 3 + [0] * 50) == pytest.approx(stats.binomtest(3, 11).pvalue)
-    assert s.sign_flip_test([1] * 40 + [-1] * 22) == pytest.approx(s.mcnemar_exact(40, 22), abs=0.004)
-    assert s.sign_flip_test([1] * 60, samples=999) == 1 / 1000  # never 0
+    assert s.sign_flip_test([1] * 43 + [-1] * 16) == pytest.approx(stats.binomtest(16, 59).pvalue, rel=1e-9)
+    assert s.sign_flip_test([0.2] * 8 + [-0.2] * 20 + [0]) == pytest.approx(stats.binomtest(8, 28).pvalue, rel=1e-9)
+    two_sizes = [1] * 20 + [2] * 10 + [-1] * 11 + [-2] * 5  # so signs are drawn; all sums by convolution
+    sums = np.ones(1)
+    for d in two_sizes:
+        sums = np.convolve(sums, [0.5] + [0] * (2 * abs(d) - 1) + [0.5])
+    reach = np.abs(np.arange(len(sums)) - len(sums) // 2) >= sum(two_sizes)
+    assert s.sign_flip_test(two_sizes) == pytest.approx(float(sums[reach].sum()), abs=0.005)
+    assert s.sign_flip_test([1, 2] * 30, samples=999) == 1 / 1000  # never 0
 
 
 def test_groups_flip_together():
@@ -175,12 +182,12 @@ def test_compare_askers_drops_and_counts():
     assert (row.n, row.ungradable, row.unmatched, row.first_only, row.second_only) == (22, 2, 0, 16, 0)
     assert row.difference == pytest.approx(16 / 22)
     assert row.low < 16 / 22 < row.high
-    assert row.p == 1 / 1000
+    assert row.p == 2 / 2**16
     row = rows["bad", "short"]
     assert (row.n, row.ungradable, row.unmatched, row.first_only) == (19, 1, 4, 5)
     assert row.p == pytest.approx(2 / 2**5)
     assert row.p_holm == row.p  # the largest of three keeps its value
-    assert rows["good", "bad"].p_holm == pytest.approx(3 / 1000)
+    assert rows["good", "bad"].p_holm == pytest.approx(2 * 2 / 2**16)  # the second of three
 
 
 def test_compare_askers_by_pair():
