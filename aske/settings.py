@@ -305,11 +305,7 @@ def load_entry(path: Path) -> Entry:
 
 
 def parse_entry(data: Mapping[str, Any], where: str) -> Entry:
-    """Return a valid entry; `where` names the source in an error.
-
-    Raises:
-        AskeError: every key that is wrong, and what it may be.
-    """
+    """Return a checked entry; an AskeError lists what is wrong."""
     return _validated(Entry, data, where)
 
 
