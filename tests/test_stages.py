@@ -54,6 +54,16 @@ def judged(question: str | None, decision: Decision, reason: str = "") -> Assess
     return Assessed(candidate, None, None, None, None, decision, reason)
 
 
+def test_cut_off_replies_are_told_of_even_where_rewards_differ(caplog: pytest.LogCaptureFixture) -> None:
+    from selfevolve.stages.training import _checked
+    from selfevolve.train import TrainSpec
+
+    spec = TrainSpec(steps=1, prompts=1, responses=20, global_batch=1, max_new_tokens=256)
+    scores = [0.0] * 19 + [1.0]
+    assert _checked(1, scores, 19, spec) == scores
+    assert "19 of 20 replies were cut off at the limit of 256 tokens" in caplog.text
+
+
 def test_a_step_without_one_decided_question_stops_with_the_reasons() -> None:
     unread = judged("q", Decision.UNDECIDED, "only 0 of 3 votes could be read")
     malformed = judged(None, Decision.MALFORMED)

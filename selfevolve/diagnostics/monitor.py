@@ -9,6 +9,8 @@ from typing import Any
 
 from selfevolve.errors import CollapseError
 
+NO_SPREAD = 1e-6  # rewards of a group that differ by less are equal but for rounding; the advantages say so too
+
 
 class NothingToLearn(CollapseError, RuntimeError):
     """Training steps would change nothing; the message holds the table of reasons, the remedy what to do."""
@@ -130,16 +132,16 @@ def check_training_set(
 def check_reward_spread(
     groups: Sequence[Sequence[float | None]],
     *,
-    cut_off: int = 0,
+    cut_off: int | None = 0,
     max_tokens: int | None = None,
     near_all: float = 0.95,
     stop: bool = True,
 ) -> list[str]:
-    """Check that the rewards of a few steps can teach something: within a group they must differ.
+    """Check that the rewards of a few steps can teach something: in a group they differ by more than rounding.
 
     Args:
         groups: Rewards of each prompt's replies, axes ``[group][reply]``; None where a reply is masked.
-        cut_off: Replies of these groups that were cut off at the token limit.
+        cut_off: Replies of these groups that were cut off at the token limit; None: not counted.
         max_tokens: That limit, for the message.
         near_all: Share of cut-off replies that counts as nearly all, in (0, 1].
         stop: Raise where nothing can be learned; otherwise return the message as a warning.
@@ -152,20 +154,20 @@ def check_reward_spread(
             the message names the token limit, since the rewards then measure the limit and not the model.
     """
     replies = sum(map(len, groups))
-    if not 0 <= cut_off <= replies:
+    if cut_off is not None and not 0 <= cut_off <= replies:
         raise ValueError(f"cut_off is {cut_off}; it must lie in [0, {replies}], the number of replies")
     if replies == 0:
         return _raise_or_warn("no rewards are given: nothing to learn", "Check that prompts were sampled.", stop)
     scored = [[reward for reward in group if reward is not None] for group in groups]
     limit = "the token limit" if max_tokens is None else f"the limit of {max_tokens} tokens"
-    limited = cut_off >= near_all * replies
+    limited = cut_off is not None and cut_off >= near_all * replies
     cut = f"{cut_off} of {replies} replies were cut off at {limit}, so rewards measure the limit rather than the model"
-    if any(len(set(group)) > 1 for group in scored):
+    if any(group and max(group) - min(group) > NO_SPREAD for group in scored):
         return [f"{cut}; raise it"] if limited else []
     values = [reward for group in scored for reward in group]
     rows = [
         ("replies", str(replies)),
-        ("cut off", str(cut_off)),
+        ("cut off", "not counted" if cut_off is None else str(cut_off)),
         ("masked", str(replies - len(values))),
         ("rewards", f"{min(values):.4g} to {max(values):.4g}" if values else "none"),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,8 @@ from selfevolve.train import (
     train,
     train_conversations,
 )
+
+logger = logging.getLogger(__name__)
 
 StepDone = Callable[[LogRow], None]
 Call = Callable[[StepDone, Savepoints | None], TrainResult]
@@ -80,7 +83,7 @@ def run_conversations(
     """Train ``policy`` on conversations; all else is as in `run_training`."""
 
     def scored(step: int, outcomes: Sequence[Any]) -> Sequence[float | None]:
-        return _checked(step, reward(step, outcomes), 0, spec)
+        return _checked(step, reward(step, outcomes), None, spec)
 
     def call(done: StepDone, points: Savepoints | None) -> TrainResult:
         out = folder / "checkpoint"
@@ -89,10 +92,11 @@ def run_conversations(
     return _logged(ctx, stage, rows, spec, folder, spanning, call)
 
 
-def _checked(step: int, scores: Sequence[float | None], cut: int, spec: TrainSpec) -> Sequence[float | None]:
+def _checked(step: int, scores: Sequence[float | None], cut: int | None, spec: TrainSpec) -> Sequence[float | None]:
     if step == 1:
         groups = [scores[i : i + spec.responses] for i in range(0, len(scores), spec.responses)]
-        check_reward_spread(groups, cut_off=cut, max_tokens=spec.max_new_tokens)
+        for warning in check_reward_spread(groups, cut_off=cut, max_tokens=spec.max_new_tokens):
+            logger.warning("step 1: %s", warning)
     return scores
 
 

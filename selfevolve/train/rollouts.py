@@ -24,6 +24,8 @@ from selfevolve.sampling.transformers_sampler import Formatter
 from selfevolve.train.advantages import checked_rewards, group_advantages, spread
 from selfevolve.train.spec import BatchReward, LogRow, Rollout, RolloutBatch, TrainingError, TrainRow, TrainSpec
 
+_SHOWN = 10  # numbers of rows left out that a note names
+
 
 @dataclass
 class Clock:
@@ -86,7 +88,10 @@ def make_plan(rows: Sequence[TrainRow], ids: Sequence[list[int]], spec: TrainSpe
         )
     notes = []
     if left_out:
-        notes.append(f"{len(left_out)} of {len(rows)} rows left out: prompt empty or over {limit} tokens")
+        shown = ", ".join(map(str, left_out[:_SHOWN])) + (", ..." if len(left_out) > _SHOWN else "")
+        notes.append(
+            f"{len(left_out)} of {len(rows)} rows left out: prompt empty or over {limit} tokens (rows {shown}, from 0)"
+        )
     if len(fitting) < spec.prompts:
         notes.append(
             f"{len(fitting)} rows serve the {spec.prompts} inputs of a rollout batch: rows are repeated in turn"

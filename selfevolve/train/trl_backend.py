@@ -148,6 +148,9 @@ def _train(
         model = load_policy(policy_path, spec)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     plan = make_plan(rows, formatter.ids([row.prompt for row in rows]), spec, context)
+    if state.is_main_process:
+        for note in plan.notes:
+            logger.log(logging.WARNING if plan.left_out and note == plan.notes[0] else logging.INFO, note)
     clock = Clock()
     process = (state.process_index, state.num_processes)
     maker = make_maker(Stage(rows, plan, spec, process, clock, formatter, end_ids(model, tokenizer), context))
@@ -163,6 +166,10 @@ def _train(
             f"no weight changed in {spec.steps} steps: {flat} of {groups} groups had no spread of rewards",
             "Look at the rewards, the clipped completions and the learning rate.",
         )
+    limits = length_warnings(trainer.steps.rows, spec)
+    if state.is_main_process:
+        for note in limits:
+            logger.warning(note)
     with quiet_bars():
         save_policy(trainer, tokenizer, out)
     return TrainResult(
@@ -174,7 +181,7 @@ def _train(
         parts=dict(clock.seconds),
         tokens=sum(row.completion_tokens for row in trainer.steps.rows),
         left_out=plan.left_out,
-        notes=(*plan.notes, *length_warnings(trainer.steps.rows, spec)),
+        notes=(*plan.notes, *limits),
     )
 
 

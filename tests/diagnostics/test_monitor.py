@@ -80,6 +80,18 @@ def test_no_spread_in_any_group_stops() -> None:
     assert check_reward_spread([[1, 1, 1, 1], [1, 0, 0, 0]]) == []
 
 
+def test_rounding_is_no_spread() -> None:
+    with pytest.raises(NothingToLearn, match="no spread"):
+        check_reward_spread([[0.1 + 0.2, 0.3, 0.3], [1.0, 1.0 - 1e-9]])
+    assert check_reward_spread([[0.3, 0.31]]) == []
+
+
+def test_replies_that_were_not_counted_are_not_called_whole() -> None:
+    with pytest.raises(NothingToLearn, match="cut off  not counted"):
+        check_reward_spread([[0.0, 0.0]], cut_off=None)
+    assert check_reward_spread([[0.0, 1.0]], cut_off=None) == []
+
+
 def test_masked_rewards_make_no_spread() -> None:
     with pytest.raises(NothingToLearn, match="masked   3"):
         check_reward_spread([[None, None, None, 1.0]])

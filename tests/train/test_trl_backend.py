@@ -313,12 +313,13 @@ def test_a_thinking_block_that_the_template_opens_is_part_of_what_is_rewarded(tm
     assert len(seen) == 16 and all(text.startswith("<think>") for text in seen)
 
 
-def test_long_prompts_are_left_out_and_counted(policy: Path, tmp_path: Path) -> None:
+def test_long_prompts_are_left_out_and_counted(policy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [*ROWS, TrainRow(user("w1 " * 21)), TrainRow(user(""))]
     used: set[int] = set()
 
     def reward(batch: RolloutBatch) -> list[float | None]:
         used.update(rollout.row for rollout in batch.rollouts)
+        assert "(rows 6, 7, from 0)" in caplog.text  # told before training starts
         return diverse(batch)
 
     result = train(policy, rows, reward, replace(SPEC, steps=4), tmp_path / "out")
@@ -352,12 +353,15 @@ def test_a_loss_that_is_not_finite_stops_the_stage(policy: Path, tmp_path: Path)
         train(policy, ROWS, diverse, replace(SPEC, learning_rate=1e30), tmp_path / "out")
 
 
-def test_cut_off_without_a_spread_names_the_limit(policy: Path, tmp_path: Path) -> None:
+def test_cut_off_without_a_spread_names_the_limit(
+    policy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def reward(batch: RolloutBatch) -> list[float | None]:
         return diverse(batch) if batch.step == 2 else [0.0] * len(batch.rollouts)
 
     result = train(policy, ROWS, reward, replace(SPEC, max_new_tokens=2), tmp_path / "out")
     assert any("max_new_tokens is probably too small" in note for note in result.notes)
+    assert "max_new_tokens is probably too small" in caplog.text
 
 
 def test_defaults_that_do_not_fit_are_overridden() -> None:
