@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from aske._yaml import parse_yaml
 from aske.errors import AskeError
 from aske.game import Rules
 from selfevolve.sampling import Sampling
@@ -331,7 +332,7 @@ def _beside(path: Path, name: str) -> Path:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise AskeError(f"{path} cannot be read: {error.strerror}") from None
     except yaml.YAMLError as error:
@@ -346,7 +347,7 @@ def _split(override: str) -> tuple[list[str], Any]:
     if not sign or not key:
         raise AskeError(f"the override {override!r} is not key=value", "For example sessions=20 or rules.probes=3.")
     try:
-        return key.split("."), yaml.safe_load(text)
+        return key.split("."), parse_yaml(text)
     except yaml.YAMLError:
         raise AskeError(f"the value of the override {override!r} is no YAML") from None
 

@@ -14,6 +14,26 @@ _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|.", re.DOTALL)  # a control word, a con
 _SILENT = re.compile(r"\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|nolimits|[!()\[\]$])|\$")
 _BLANK = re.compile(r"\s|~|\\(?:quad|qquad|enspace|thinspace|newline|[\\,;:>\s])")
 _WRAPPER = re.compile(r"\\(?:text|textrm|textit|textbf|textnormal|mathrm|mbox|operatorname\*?)")
+_GREEK = (
+    *(
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+    ),
+    *("pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+    *("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega"),
+)
 _SAME_GLYPH = {
     r"\dfrac": r"\frac",
     r"\tfrac": r"\frac",
@@ -31,8 +51,16 @@ _SAME_GLYPH = {
     r"\times": "\N{MULTIPLICATION SIGN}",
     r"\cdot": "\N{MIDDLE DOT}",
     "\N{DOT OPERATOR}": "\N{MIDDLE DOT}",
-    r"\pi": "\N{GREEK SMALL LETTER PI}",
+    r"\infty": "\N{INFINITY}",
+    r"\degree": "\N{DEGREE SIGN}",
+    r"\div": "\N{DIVISION SIGN}",
+    r"\pm": "\N{PLUS-MINUS SIGN}",
+    r"\in": "\N{ELEMENT OF}",
+    r"\angle": "\N{ANGLE}",
+    r"\emptyset": "\N{EMPTY SET}",
+    **{rf"\{name}": letter for name, letter in zip(_GREEK, "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", strict=True)},
     "\N{MINUS SIGN}": "-",
+    "\N{EN DASH}": "-",
     r"\dots": "...",
     r"\ldots": "...",
     r"\cdots": "...",
@@ -50,6 +78,7 @@ _SAME_GLYPH = {
     "\N{ZERO WIDTH SPACE}": "",
     "\N{ZERO WIDTH NO-BREAK SPACE}": "",
 }
+_DEGREES = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))")
 _LONE_BRACES = re.compile(r"(?<!\\)\{([^\\{}])\}")  # x^{2}: braces around one character
 _IDLE_BLANK = re.compile(r"(?<![^\W\d_]) | (?![^\W\d_])")  # a blank that does not stand between two letters
 _KEPT_BLANK = re.compile(r"(?<=\d) (?=\d)|(?<=\d\.) (?=\d)|(?<=\d,) (?=\d{3}(?!\d))")  # 1 2; 1. 2; 1, 234
@@ -79,7 +108,7 @@ def normal_text(question: str) -> str:
         else:
             pieces.append(_SAME_GLYPH.get(token, token))
         unwrap = bool(_WRAPPER.fullmatch(token))
-    text = _LONE_BRACES.sub(r" \1 ", "".join(pieces))
+    text = _LONE_BRACES.sub(r" \1 ", _DEGREES.sub(" \N{DEGREE SIGN} ", "".join(pieces)))
     text = _KEPT_BLANK.sub(_MARK, " ".join(text.split()))
     return _IDLE_BLANK.sub("", text).replace(_MARK, " ")
 

@@ -61,3 +61,23 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(UserError, match="none of testbed, standard, plain"):
         load_pack("standrad")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"solve: [1", "not readable as YAML"),
+        (b"solve: a {question}\nsolve: b {question}\n", "stands twice"),
+        (b"solve: {question}\n", "in quotes"),
+        (b"ask: 2e-6\n", "ask: 2e-06"),
+        (b"answer: x\n", "it holds 'answer'"),
+        (b"# mine\n- x\n", "holds a list"),
+        (b"ask: \xff\n", "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_pack_is_a_clean_error(tmp_path: Path, text: bytes, said: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text)
+    with pytest.raises(UserError) as raised:
+        load_pack(str(path))
+    assert said in str(raised.value) and "mine.yaml" in str(raised.value)

@@ -12,6 +12,7 @@ from typing import Literal
 
 import yaml
 
+from aske._yaml import parse_yaml
 from aske.errors import AskeError
 from selfevolve.sampling import Message, Prompt, user
 
@@ -91,7 +92,7 @@ def load_pack(name: str) -> AskePack:
             f"{path} has the name of a shipped pack", "Records name their pack: give the file another name."
         )
     try:
-        texts = yaml.safe_load(path.read_text(encoding="utf-8"))
+        texts = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise AskeError(
             f"{path} cannot be read: {error}", "Prompts are a YAML file that maps names to texts."

@@ -6,12 +6,12 @@ plain replacement, so braces of LaTeX need no escaping.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from novelty import SAME_TYPE_TEMPLATE, same_type_prompt
+from selfevolve.config.yaml_text import parse_mapping
 from selfevolve.errors import UserError
 from selfevolve.sampling import Prompt, user
 from validity import VALIDITY_TEMPLATE
@@ -105,9 +105,20 @@ def load_pack(name: str) -> PromptPack:
     path = Path(name)
     if not path.is_file():
         raise UserError(f"prompts is {name!r}: none of {', '.join(shipped)}, and no file of that name exists")
-    texts = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not isinstance(texts, dict) or not all(k in _FIELDS and isinstance(v, str) for k, v in texts.items()):
-        raise UserError(f"{path} must map some of {', '.join(_FIELDS)} to texts")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if re.match(r"(?:\s*(?:#.*)?\n)*\s*-\s", text):
+        raise UserError(f"{path} must map some of {', '.join(_FIELDS)} to texts, and holds a list")
+    texts, _ = parse_mapping(text, str(path))
+    for key, text in texts.items():
+        if key not in _FIELDS or not isinstance(text, str):
+            met = f"{key!r}" if key not in _FIELDS else f"{key}: {text!r}"
+            raise UserError(
+                f"{path} must map some of {', '.join(_FIELDS)} to texts; it holds {met}",
+                "Write a text as a block (`solve: |`) or in quotes: YAML reads bare braces as a mapping.",
+            )
     needed = {"solve": ("{question}",), "check": ("{question}",), "same_type": ("{question_a}", "{question_b}")}
     for key, marks in needed.items():
         for mark in marks:

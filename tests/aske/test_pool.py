@@ -339,3 +339,14 @@ def test_the_estimate_by_hand():
     assert costs["questions without probes"] == (8, 48, 8 * (2048 + 3 * 4096 + 2 * 4096))
     assert costs["resamples"] == (24, 144, 144 * 4096) == costs["shuffled pairs"]
     assert costs["difficulty"] == (24, 48, 48 * 4096)
+
+
+def test_settings_are_read_as_yaml_1_2_and_no_key_stands_twice(tmp_path):
+    from aske._yaml import parse_yaml
+
+    read = {"2e-6": 2e-6, "off": "off", "010": "010", "1:30": "1:30", "true": True, "3": 3, ".5": 0.5, "~": None, "": None}
+    assert {text: parse_yaml(f"a: {text}")["a"] for text in read} == read
+    path = tmp_path / "twice.yaml"
+    path.write_text("name: one\nseed: 1\nname: two\n")
+    with pytest.raises(AskeError, match="key 'name' stands twice, on lines 1 and 3"):
+        load_bench(str(path))

@@ -24,6 +24,11 @@ SAME = [
     (r"$\sqrt{x}$", r"$\sqrt x$"),
     ("cafe\u0301", "caf\u00e9"),
     (r"20\% of 50", "20% of 50"),
+    (r"an angle of $30^\circ$.", "an angle of 30\N{DEGREE SIGN}."),
+    (r"$30^{\circ}C$", "30\N{DEGREE SIGN}C"),
+    (r"$\alpha + \Omega$", "\N{GREEK SMALL LETTER ALPHA}+\N{GREEK CAPITAL LETTER OMEGA}"),
+    (r"as $x \to \infty$", "as x \N{RIGHTWARDS ARROW} \N{INFINITY}"),
+    ("5 \N{EN DASH} 3", "5-3"),
 ]
 DIFFERENT = [
     ("Find $x$ if $2x=8$.", "Find $x$ if $2x=18$."),
@@ -45,6 +50,9 @@ DIFFERENT = [
     ("now here", "nowhere"),
     (r"$\sin x$", r"$\cos x$"),
     ("Find x", "Find x!"),
+    (r"$\alpha$", r"$\beta$"),
+    (r"$f^\circ g$", "$f g$"),
+    (r"$30^\circ$", "$30$"),
     ("", "x"),
 ]
 
