@@ -14,6 +14,7 @@ of one solver (`Assessor.ask_e`); solver data is built as ever.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -27,8 +28,10 @@ from selfevolve.ask_e import AskEJudge
 from selfevolve.prompts import PromptPack
 from selfevolve.records import AskEResult, Assessed, Candidate, Decision, Solutions, Votes
 from selfevolve.rewards import AskERule, Measured, Reward, RewardRule
-from selfevolve.sampling import Prompt, Reply, Sampler, Sampling, sample_more
+from selfevolve.sampling import Prompt, Reply, Sampler, Sampling, are_copies, sample_more
 from validity import ValidityDecision, Verdict, gate_value, read_verdict, settled, vote_validity
+
+logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]  # (what is being done, done, of)
 
@@ -131,6 +134,11 @@ class Assessor:
         """Ask for samples ``sampling.first`` and on of the prompts at some places of a step's list."""
         replies = sample_more(sampler, prompts, sampling, places)
         self.usage.add(step, sampling.n * len(prompts), sum(r.completion_tokens for group in replies for r in group))
+        if sampling.temperature > 0 and are_copies(replies):
+            logger.warning(
+                "%s: the %d replies to each question are one text (%s): their agreement is no confidence. Look at the "
+                "seeds and the temperature of its server, or the solver has collapsed.", step, sampling.n, sampler.name
+            )  # fmt: skip
         return replies
 
     def _votes(

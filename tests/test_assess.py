@@ -165,3 +165,24 @@ def test_the_repetition_penalty_counts_over_parsed_questions() -> None:
     totals = [a.reward.total for a in found if a.reward]
     # copies: cluster of 2 among 3 parsed; min(s, 1 - s) = 1/2 and 1/4
     assert totals == pytest.approx([0.5 - 2 / 3, 0.5 - 2 / 3, 0.25 - 1 / 3, -1.0])
+
+
+def test_copies_in_place_of_samples_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    def drawn(same: bool) -> ScriptedSampler:
+        return ScriptedSampler(lambda prompt, index: f"<think>{0 if same else index}</think>\\boxed{{5}}")
+
+    candidates = batch(*(f"question {i}" for i in range(8)))
+    for same, told in ((False, False), (True, True)):
+        caplog.clear()
+        made = Assessor(STANDARD, drawn(same), SETTINGS, replace(r_quest, validity_gate=False, novelty_gate=False))
+        assert made.assess(candidates, seed=1, rewarded=True)[0].solutions is not None
+        assert ("the 4 replies to each question are one text" in caplog.text) == told
+    caplog.clear()
+    greedy = replace(SETTINGS, sampling=replace(SETTINGS.sampling, temperature=0.0))
+    Assessor(STANDARD, drawn(True), greedy, replace(r_quest, validity_gate=False, novelty_gate=False)).assess(
+        candidates, seed=1, rewarded=True
+    )
+    Assessor(STANDARD, drawn(True), SETTINGS, replace(r_quest, validity_gate=False, novelty_gate=False)).assess(
+        candidates[:7], seed=1, rewarded=True
+    )
+    assert not caplog.records

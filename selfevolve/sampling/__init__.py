@@ -8,6 +8,7 @@ from selfevolve.sampling.protocol import (
     Reply,
     Sampler,
     Sampling,
+    are_copies,
     sample_more,
     user,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Sampler",
     "Sampling",
     "ScriptedSampler",
+    "are_copies",
     "sample_more",
     "user",
 ]

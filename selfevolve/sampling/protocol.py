@@ -88,6 +88,21 @@ class Reply:
         return self.finish_reason is FinishReason.STOP
 
 
+def are_copies(groups: Sequence[Sequence[Reply]], least: int = 8) -> bool:
+    """Return True where every prompt's replies are one text, so that their agreement says nothing.
+
+    A server that gives all processes, or all choices, one seed answers so, or one that ignores the temperature. Groups
+    of fewer than three whole replies are passed over; below ``least`` others it may be chance.
+
+    Args:
+        groups: replies drawn above temperature 0; axes ``[prompt][sample]``.
+        least: prompts that must be seen.
+    """
+    whole = [[reply.text for reply in group if reply.complete and reply.text] for group in groups]
+    told = [texts for texts in whole if len(texts) >= 3]
+    return len(told) >= least and all(len(set(texts)) == 1 for texts in told)
+
+
 @runtime_checkable
 class Sampler(Protocol):
     """Anything that answers prompts."""
