@@ -181,3 +181,21 @@ def test_log_probabilities_do_not_depend_on_trimming(policy: Path, tmp_path: Pat
         wanted = log_probabilities(trainer.model)
     assert logps.shape == (3, 7) and entropies.shape == (3, 7)
     torch.testing.assert_close(logps[:, :5][PRESENT.bool()], wanted[PRESENT.bool()], rtol=1e-4, atol=1e-5)
+
+
+def test_a_figure_that_an_update_lacks_is_left_out_of_the_steps_mean() -> None:
+    from selfevolve.train.step_log import StepLog
+
+    facts = {
+        "step": 1, "reward_mean": None, "reward_std": None, "scored": 0, "masked": 8, "groups": 2, "zero_spread": 2,
+        "clipped": 0, "completion_tokens": 9, "prompt_tokens": 9,
+    }  # fmt: skip
+    log = StepLog(Clock(), 3, None)
+    log.begin()
+    nan = float("nan")
+    for loss, entropy in ((0.4, nan), (0.2, 0.5), (0.6, 0.7)):
+        figures = {"loss": loss, "grad_norm": 1.0, "entropy": entropy, "cispo_clip_ratio": 0.0, "kl": nan}
+        log.add(figures, 1, facts)
+    (row,) = log.rows
+    assert (row.loss, row.entropy) == (pytest.approx(0.4), pytest.approx(0.6))
+    assert row.kl is not None and row.kl != row.kl  # no update had one
