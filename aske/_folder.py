@@ -131,10 +131,13 @@ def _config(path: Path, notes: list[str]) -> Mapping[str, Any]:
         return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         notes.append(f"config.json cannot be read: {error}")
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        notes.append("config.json holds no settings")
+        return {}
+    return found
 
 
 def _rows(path: Path, read: Callable[[dict[str, Any]], T], notes: list[str]) -> Iterator[T]:

@@ -50,4 +50,7 @@ def parse_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: it is no YAML, or a key stands twice.
     """
-    return yaml.load(text, Loader=_Loader)  # a safe loader
+    try:
+        return yaml.load(text, Loader=_Loader)  # a safe loader
+    except (ValueError, RecursionError) as error:  # such as the tagged date 2024-99-99, or a thousand brackets
+        raise yaml.YAMLError(str(error)) from None

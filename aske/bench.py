@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aske import controls, truth
 from aske.play import Slot
-from aske.pool import SamplerOf, Samplers, seats
+from aske.pool import SamplerOf, Samplers, load_truth, seats
 from aske.run import Run, Watch, chunked, make_slots, open_folder, play_wave, to_row
 from aske.settings import Bench, Entry
 from aske.store import DONE, Lock, Row, complete, write_json
@@ -49,6 +49,8 @@ def start(bench: Bench, folder: Path, sampler_of: SamplerOf | None = None, watch
     Raises:
         AskeError: the folder is in use or holds other settings; a model cannot be had; too many calls failed.
     """
+    if bench.truth is not None and complete(folder) is None:  # told before the first session, not after the last
+        load_truth(bench.truth)
     pack = open_folder(bench, folder)
     with Lock(folder):
         run = Run(bench, folder, pack, sampler_of or Samplers(bench.cache), watch or Watch())

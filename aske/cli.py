@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,6 +14,11 @@ from aske.errors import AskeError
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+# of a system call on a path: what is there, or may be done there, is the user's to mend
+USERS_FILES = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    *(errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if late != rest or (late and not hasattr(arguments, "overrides")):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if late:
-        arguments.overrides += late
+        arguments.overrides = [*arguments.overrides, *late]
     call: Callable[[argparse.Namespace], int] = arguments.call
     try:
         return call(arguments)
@@ -38,6 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # the reader, such as `head`, has gone; keep the interpreter from complaining at exit
         sys.stderr.close()
+        return EXIT_FAILED
+    except OSError as error:
+        if error.filename is None or error.errno not in USERS_FILES:
+            raise
+        print(f"aske: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        print("  -> Give a path that can be read, or written, there. What was written stands.", file=sys.stderr)
         return EXIT_FAILED
 
 
@@ -59,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     resume.add_argument(
         "overrides",
         nargs="*",
+        default=[],
         metavar="key=value",
         help="how hard endpoints are used, such as askers.0.limits.concurrency=8",
     )
@@ -105,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one such as testbed")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as sessions=20")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings, such as sessions=20")
 
 
 def _bench(arguments: argparse.Namespace) -> int:
@@ -136,17 +150,22 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     from aske.estimate import estimate, table
+    from aske.pool import check_entries
     from aske.prompts import load_pack
     from aske.settings import load_bench
 
+    speed = arguments.tokens_per_second
+    if speed is not None and not 0 < speed < math.inf:
+        raise AskeError(f"--tokens-per-second is {speed}; it must be above 0")
     bench = load_bench(arguments.config, arguments.overrides)
     load_pack(bench.prompts)
+    check_entries(bench)
     costs = estimate(bench)
     print(f"{len(bench.askers)} askers, {len(bench.pool.solvers)} solvers, {len(bench.pairs)} pairs\n")
     print(table(costs))
-    if arguments.tokens_per_second:
-        minutes = sum(cost.tokens for cost in costs) / arguments.tokens_per_second / 60
-        print(f"\nat most {minutes:.1f} minutes at {arguments.tokens_per_second:g} new tokens a second")
+    if speed is not None:
+        minutes = sum(cost.tokens for cost in costs) / speed / 60
+        print(f"\nat most {minutes:.1f} minutes at {speed:g} new tokens a second")
     return 0
 
 

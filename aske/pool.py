@@ -12,6 +12,7 @@ from aske.errors import AskeError
 from aske.play import Count, Seats
 from aske.settings import Bench, Entry
 from selfevolve.sampling import Prompt, Sampler, Sampling
+from selfevolve.sampling.endpoint import Api, Budget, Endpoint
 
 SamplerOf = Callable[[Entry], Sampler]
 _PACKAGE = "package:"
@@ -62,27 +63,9 @@ class Samplers:
                 return self._http(entry)
 
     def _http(self, entry: Entry) -> Sampler:
-        from selfevolve.sampling.endpoint import Api, Budget, Endpoint
         from selfevolve.sampling.http_sampler import HttpSampler
 
-        limits = entry.limits
-        sampler = HttpSampler(
-            Endpoint(
-                entry.base_urls,
-                entry.model,
-                api=Api(entry.api),
-                api_key_env=entry.api_key_env,
-                concurrency=limits.concurrency,
-                requests_per_minute=limits.requests_per_minute,
-                tokens_per_minute=limits.tokens_per_minute,
-                read_seconds=limits.silence,
-                total_seconds=limits.deadline,
-                max_retries=limits.retries,
-                budget=Budget(limits.budget.requests, limits.budget.completion_tokens),
-                extra_body=entry.extra_body,
-                choices=entry.choices,
-            )
-        )
+        sampler = HttpSampler(endpoint_of(entry))
         if self.check:  # a wrong name or a dead server is told at once, not after the retries of each call
             sampler.check()
         if self.cache is None:
@@ -94,13 +77,57 @@ class Samplers:
         return CachedSampler(sampler, self._replies)
 
 
+def endpoint_of(entry: Entry) -> Endpoint:
+    """Return the endpoint that an entry describes; nothing is asked of it.
+
+    Raises:
+        AskeError: an address that is none, or a setting that no endpoint takes.
+    """
+    limits = entry.limits
+    try:
+        return Endpoint(
+            entry.base_urls,
+            entry.model,
+            api=Api(entry.api),
+            api_key_env=entry.api_key_env,
+            concurrency=limits.concurrency,
+            requests_per_minute=limits.requests_per_minute,
+            tokens_per_minute=limits.tokens_per_minute,
+            read_seconds=limits.silence,
+            total_seconds=limits.deadline,
+            max_retries=limits.retries,
+            budget=Budget(limits.budget.requests, limits.budget.completion_tokens),
+            extra_body=entry.extra_body,
+            choices=entry.choices,
+        )
+    except ValueError as error:
+        raise AskeError(f"{entry.name}: {error}") from None
+
+
+def check_entries(bench: Bench) -> None:
+    """Refuse entries that cannot work, as far as that is seen without loading or asking anything.
+
+    Raises:
+        AskeError: a folder, a package or a function that is not there, or an address that is none.
+    """
+    for entry in (*bench.askers, *bench.pool.solvers, bench.cross_checker()):
+        if entry.backend == "http":
+            endpoint_of(entry)
+        else:
+            model_path(entry.model)
+    if bench.truth is not None:
+        load_truth(bench.truth)
+
+
 def model_path(model: str) -> str:
     """Return a hub id or folder as it is, and the folder that ``package:PACKAGE/FOLDER`` names.
 
     Raises:
-        AskeError: the package is not installed or holds no such folder.
+        AskeError: the package is not installed or holds no such folder; a path with no folder at its end.
     """
     if not model.startswith(_PACKAGE):
+        if (Path(model).is_absolute() or model.startswith(("./", "../", "~"))) and not Path(model).is_dir():
+            raise AskeError(f"model is {model!r}, and there is no such folder", "Give a folder or a hub id.")
         return model
     package, _, folder = model.removeprefix(_PACKAGE).partition("/")
     try:

@@ -18,7 +18,7 @@ from aske.prompts import AskePack
 from aske.records import SessionRecord, replay
 from aske.run import SESSIONS, Run, Watch, chunked, read_config, refuse_failed_wave
 from aske.settings import Bench, Entry, differences, load_entry, parse_entry
-from aske.store import Lock, Row, placed_rows, read_json, read_rows, rows_at, write_json
+from aske.store import REMEDY, Lock, Row, placed_rows, read_json, read_rows, rows_at, write_json
 from selfevolve.sampling import Reply
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -175,11 +175,12 @@ def rescore(folder: Path, truncated: Truncated = "excluded", checks: int | None 
 
 def all_sessions(folder: Path) -> Iterator[SessionRecord]:
     """Yield the sessions of a folder, those of same-model pairs and without probes included."""
-    for file in (SESSIONS, "same_model.jsonl"):
-        for row in read_rows(folder / file):
-            yield SessionRecord.from_json(row)
-    for row in read_rows(folder / "no_probing.jsonl"):
-        yield SessionRecord.from_json(row["session"])
+    for file in (SESSIONS, "same_model.jsonl", "no_probing.jsonl"):
+        for number, row in enumerate(read_rows(folder / file), start=1):
+            try:
+                yield SessionRecord.from_json(row["session"] if file == "no_probing.jsonl" else row)
+            except (KeyError, TypeError, ValueError, IndexError) as error:
+                raise AskeError(f"{folder / file}: row {number} is not whole: {error!r}", REMEDY) from None
 
 
 def _replayed(record: SessionRecord, pack: AskePack, truncated: Truncated, checks: int | None) -> SessionRecord:

@@ -333,8 +333,8 @@ def _beside(path: Path, name: str) -> Path:
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         data = parse_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise AskeError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise AskeError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     except yaml.YAMLError as error:
         raise AskeError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):

@@ -19,6 +19,7 @@ from aske.errors import AskeError
 
 Row = dict[str, Any]
 DONE = "DONE.json"
+REMEDY = "Remove the line by hand; what it held is made again."
 PACKAGES = ("selfevolve", "torch", "transformers", "vllm", "httpx", "numpy", "math-verify", "mathruler", "pydantic")
 
 
@@ -85,7 +86,7 @@ def placed_rows(path: Path) -> Iterator[tuple[Row, int]]:
             elif line.endswith(b"\n"):
                 raise AskeError(
                     f"{path}:{number}: not a whole JSON object: {line[:60]!r}",
-                    "Remove the line by hand; what it held is made again.",
+                    REMEDY,
                 )
             place += len(line)
 
@@ -105,7 +106,12 @@ class Table:
         """Read the keys that are there, and mend a torn last line."""
         self.path, self.key = path, key
         self._mend()
-        self.keys: set[Hashable] = {key(row) for row in read_rows(path)}
+        self.keys: set[Hashable] = set()
+        for number, row in enumerate(read_rows(path), start=1):
+            try:
+                self.keys.add(key(row))
+            except (KeyError, TypeError) as error:
+                raise AskeError(f"{path}: row {number} is not whole: {error!r}", REMEDY) from None
 
     def __contains__(self, key: Hashable) -> bool:
         """Return True where a row of that key is there."""

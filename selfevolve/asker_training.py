@@ -35,7 +35,7 @@ from aske.reward import Memory, RewardSettings, score
 from selfevolve import serving
 from selfevolve.ask_e import Table
 from selfevolve.asker_evaluation import Exam, audit_figures, evaluate
-from selfevolve.backbones import resolve_backbone
+from selfevolve.backbones import missing_model, resolve_backbone
 from selfevolve.config.asker import (
     INITIAL,
     POLICY,
@@ -48,8 +48,8 @@ from selfevolve.config.backends import Backend
 from selfevolve.config.yaml_text import parse_mapping
 from selfevolve.embed import load_embedder
 from selfevolve.environment import environment
-from selfevolve.errors import ConfigChangedError, RunFolderError, UserError
-from selfevolve.jsonl import write_json, write_jsonl, write_text
+from selfevolve.errors import ConfigChangedError, DamagedFileError, RunFolderError, UserError
+from selfevolve.jsonl import read_jsonl, write_json, write_jsonl, write_text
 from selfevolve.sampling import KeyedSampler, Sampler, Sampling
 from selfevolve.seeds import derive
 from selfevolve.stages.ask_e_sessions import AskeConversations, Outcome
@@ -58,6 +58,7 @@ from selfevolve.train import LogRow, LoraSpec, Savepoints, TrainRow, TrainSpec, 
 Progress = Callable[[str], None]  # told a line at a time
 CONFIG, SUMMARY, CHECKPOINT, EVALUATION = "config.yaml", "summary.json", "checkpoint", "evaluation.jsonl"
 SERVERS = "servers"  # logs of servers that the training starts
+_REMEDY = "restore it, or delete {}/checkpoint to train anew"
 LOG, SESSIONS, MEMORY = "train_log.jsonl", "sessions.jsonl", "memory.json"
 EVALUATIONS, SAVEPOINT = "evaluation", "savepoint"
 WRITTEN = (EVALUATION, LOG, SESSIONS, MEMORY)  # files that grow as it trains
@@ -70,10 +71,11 @@ def train_asker(settings: AskerTraining, out: str | Path, progress: Progress = p
         UserError: the folder holds something else, or a model is missing.
     """
     out = Path(out)
+    if not (out / SUMMARY).is_file():
+        _refuse_missing(settings)
     _claim(settings, out)
     if (out / SUMMARY).is_file():
-        summary: dict[str, Any] = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
-        return summary
+        return _summary(out / SUMMARY)
     models = _Models(settings, out / SERVERS)
     try:
         return _train_and_measure(settings, out, models, progress)
@@ -87,6 +89,8 @@ def _train_and_measure(settings: AskerTraining, out: Path, models: _Models, prog
     if not trained.is_dir():
         _train(settings, out, models, exam, progress)
     rows = [row for row in _read(out / EVALUATION) if row["step"] < settings.steps]
+    if not rows:
+        raise DamagedFileError(f"{out / EVALUATION} holds no measurement from before training", _REMEDY.format(out))
     after = evaluate(exam, models.sampler(Backend(), str(trained), "trained"), settings.steps, out / EVALUATIONS)
     progress(_said(after))
     write_jsonl(out / EVALUATION, [*rows, after])
@@ -99,6 +103,19 @@ def _train_and_measure(settings: AskerTraining, out: Path, models: _Models, prog
     }
     write_json(out / SUMMARY, summary)
     return summary
+
+
+def _refuse_missing(settings: AskerTraining) -> None:
+    """Raise for texts or models that are not there, before a folder is made with settings that cannot work."""
+    load_pack(settings.prompts)
+    named = {"backbone": settings.backbone}
+    named |= {
+        f"solvers.{name}": model
+        for name, model in settings.solvers.items()
+        if backend_of(settings, name).kind != "endpoint"
+    }
+    if missing := [line for key, name in named.items() if (line := missing_model(key, model_path(name))) is not None]:
+        raise UserError("\n".join(missing), "mend the settings; a model is a folder, a hub id or testbed:NAME")
 
 
 def _claim(settings: AskerTraining, out: Path) -> None:
@@ -330,7 +347,20 @@ def _spec(s: AskerTraining) -> TrainSpec:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        return read_jsonl(path)
+    except DamagedFileError as error:
+        raise DamagedFileError(error.message, _REMEDY.format(path.parent)) from None
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DamagedFileError(f"{path} is no whole JSON: {error}", f"delete {path}; it is made anew") from None
+    if not isinstance(found, dict):
+        raise DamagedFileError(f"{path} holds {type(found).__name__}, no object", f"delete {path}; it is made anew")
+    return found
 
 
 def _said(row: dict[str, Any]) -> str:

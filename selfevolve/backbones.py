@@ -30,13 +30,43 @@ def resolve_backbone(name: str) -> str:
         return name
     folder = SHIPPED / model
     if not (folder / "config.json").is_file():
-        known = sorted(p.name for p in SHIPPED.iterdir() if (p / "config.json").is_file()) if SHIPPED.is_dir() else []
         raise UserError(
-            f"backbone is {name!r}, but the testbed ships {', '.join(known) or 'none'}",
+            _not_shipped("a model", name),
             "choose one of these, a local folder, or a hub id; pre-train your own with "
             "python -m selfevolve.testbed.pretrain",
         )
     return str(folder)
+
+
+def missing_model(key: str, name: str) -> str | None:
+    """Return a line where ``name``, the value of ``key``, is plainly no model on this machine; None: it may be one.
+
+    A hub id is not looked up: that takes a network, and loading tells it.
+    """
+    if name.startswith("testbed:"):
+        return None if (SHIPPED / name.partition(":")[2] / "config.json").is_file() else _not_shipped(key, name)
+    path = Path(name)
+    if path.is_dir():
+        return None if (path / "config.json").is_file() else f"{key} is {name!r}, a folder without config.json"
+    local = path.is_file() or path.is_absolute() or name.startswith(("./", "../", "~")) or name.count("/") > 1
+    return f"{key} is {name!r}, and there is no such folder" if local else None
+
+
+def missing_models(recipe: Recipe) -> list[str]:
+    """Return one line for each model of a recipe, but those of endpoints, that is plainly not there."""
+    from selfevolve.config.backends import places
+
+    named = {("backbone", recipe.backbone)}
+    for place in places(recipe):
+        key = {"referee": "referee_model", "boundary": "ask_e"}.get(place.role)
+        if key is not None and place.backend.kind != "endpoint":
+            named |= {(key, name) for name in place.models}
+    return [line for key, name in sorted(named) if (line := missing_model(key, name)) is not None]
+
+
+def _not_shipped(key: str, name: str) -> str:
+    known = sorted(p.name for p in SHIPPED.iterdir() if (p / "config.json").is_file()) if SHIPPED.is_dir() else []
+    return f"{key} is {name!r}, but the testbed ships {', '.join(known) or 'none'}"
 
 
 def trust_warnings(recipe: Recipe) -> list[str]:

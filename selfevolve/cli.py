@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_USAGE = 2  # argparse's own
 EXIT_INTERRUPTED = 130
+# of a system call on a path: what is there, or may be done there, is the user's to mend
+USERS_FILES = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    *(errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; a `UserError` is printed without a traceback."""
-    arguments = _parser().parse_args(argv)
+    arguments = _arguments(argv)
     try:
         done = arguments.call(arguments)
         return int(done)
-    except UserError as error:
-        print(f"selfevolve: error: {error.message}", file=sys.stderr)
-        if error.remedy:
-            print(f"  -> {error.remedy}", file=sys.stderr)
-        return EXIT_FAILED
     except KeyboardInterrupt:
         print("selfevolve: interrupted; `selfevolve resume RUN` goes on from the last complete stage", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -37,6 +38,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader, such as `head`, has gone; keep the interpreter from complaining at exit
         sys.stderr.close()
         return EXIT_FAILED
+    except (ValueError, OSError) as error:
+        told = _told(error)
+        if told is None:
+            raise
+        message, remedy = told
+        print(f"selfevolve: error: {message}", file=sys.stderr)
+        if remedy:
+            print(f"  -> {remedy}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    # argparse ends a list of positional arguments at the first option; overrides may stand behind one
+    late = [text for text in rest if "=" in text and not text.startswith("-")]
+    if late != rest or (late and not hasattr(arguments, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if late:
+        arguments.overrides = [*arguments.overrides, *late]
+    return arguments
+
+
+def _told(error: Exception) -> tuple[str, str] | None:
+    """Return message and remedy of an error that the user can mend; None for a defect, whose traceback is due."""
+    if isinstance(error, UserError):
+        return error.message, error.remedy
+    if isinstance(error, OSError) and error.errno is None:
+        # what transformers and the hub raise where a model cannot be had; their texts name it
+        return str(error), "give a folder that holds the model, or a hub id that is cached or can be reached"
+    if isinstance(error, OSError) and error.errno in USERS_FILES and error.filename is not None:
+        return f"{error.filename}: {error.strerror}", "give a path that can be read, or written, there"
+    if "aske.errors" in sys.modules:  # not imported for this alone: it costs a quarter of a second
+        from aske.errors import AskeError
+
+        if isinstance(error, AskeError):
+            return error.message, error.remedy or ""
+    return None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         "may change: generation.batch, micro_batch, backends ...",
     )
     resume.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    resume.add_argument("overrides", nargs="*", metavar="key=value", help="such as micro_batch=1")
+    resume.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="such as micro_batch=1")
     resume.set_defaults(call=_resume)
 
     join = commands.add_parser(
@@ -97,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Train an asker of Ask-E; measure it on held-out pairs before and after. Goes on where it stopped.",
     )
     asker.add_argument("recipe", metavar="SETTINGS", help="a shipped name such as aske/testbed-train, or a YAML file")
-    asker.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as steps=20")
+    asker.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings, such as steps=20")
     asker.add_argument("--out", type=Path, metavar="DIR", help="the folder (default: runs/NAME-sSEED)")
     asker.set_defaults(call=_train_asker)
 
@@ -120,7 +159,9 @@ def _parser() -> argparse.ArgumentParser:
         help="R-Quest beside R-Zero on the testbed",
         description="Run R-Quest and R-Zero on the testbed side by side, one core each, and compare them.",
     )
-    demo.add_argument("overrides", nargs="*", metavar="key=value", help="settings for both runs, such as rounds=3")
+    demo.add_argument(
+        "overrides", nargs="*", default=[], metavar="key=value", help="settings for both runs, such as rounds=3"
+    )
     demo.add_argument("--out", type=Path, metavar="DIR", default=Path("runs/demo"), help="default: %(default)s")
     demo.set_defaults(call=_demo)
     return parser
@@ -128,14 +169,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_recipe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help="a shipped name such as testbed/r_quest, or a YAML file")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as solver.learning_rate=2e-6")
+    parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="key=value", help="settings, such as solver.learning_rate=2e-6"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from selfevolve.backbones import missing_models
     from selfevolve.config import load_recipe, missing_files
 
     recipe = load_recipe(arguments.recipe, arguments.overrides)
-    if missing := missing_files(recipe):
+    if missing := [*missing_files(recipe), *missing_models(recipe)]:
         raise UserError("\n".join(missing), "make the file, or give another as key=PATH")
     _warn(recipe)
     out = arguments.out or Path("runs") / f"{recipe.name.replace('/', '-')}-s{recipe.seed}"
@@ -164,6 +208,7 @@ def _join(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from selfevolve.backbones import missing_models
     from selfevolve.config import backends, config_hash, dump, load_recipe, missing_files
     from selfevolve.config.asker import is_asker_training
     from selfevolve.estimate import estimate, gpu_table, table
@@ -178,7 +223,7 @@ def _check(arguments: argparse.Namespace) -> int:
     timed = arguments.tokens_per_second is not None or recipe.dtype == "float32"  # bfloat16 is for GPUs, told below
     print(f"{table(cost, timed)}\n\n{on_gpus}")
     print(f"\nwhere frozen models live\n{backends.table(recipe)}")
-    for line in missing_files(recipe):
+    for line in [*missing_files(recipe), *missing_models(recipe)]:
         print(f"before it can run: {line}", file=sys.stderr)
     _warn(recipe)
     return 0

@@ -173,7 +173,11 @@ class RunDir:
         if not config.is_file():
             what = "holds no config.yaml" if path.is_dir() else "does not exist"
             raise RunFolderError(f"{path} is no run folder: it {what}", "start one with `selfevolve run RECIPE`")
-        recipe = recipe_from_text(config.read_text(encoding="utf-8"), str(config))
+        try:
+            text = config.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise DamagedFileError(f"{config} is no UTF-8 text: {error}", "restore the file from a backup") from None
+        recipe = recipe_from_text(text, str(config))
         facts = path / "environment.json"
         made_with = _read_json(facts).get("config")
         if made_with is None:

@@ -74,6 +74,17 @@ def test_check_loads_no_torch():
         (["compare", "nowhere"], "compare got one run"),
         (["compare", "nowhere", "neither"], "nowhere is no run folder"),
         (["demo", "rounds=0", "--out", "OUT"], "rounds is 0"),
+        (["check", "testbed/r_quest", "base=testbed/k16"], "a base is named in a file"),
+        (["check", "testbed/r_quest", "--fill", "0.5", "solver.stepz=1"], "unknown key 'solver.stepz'"),
+        (["run", "testbed/r_quest", "backbone=/no/folder"], "backbone is '/no/folder', and there is no such folder"),
+        (["run", "testbed/r_quest", "backbone=./"], "backbone is './', a folder without config.json"),
+        (["run", "testbed/r_quest", "referee=model", "referee_model=/no"], "referee_model is '/no', and there is no"),
+        (["run", "testbed/r_quest", "--out", "/dev/null/x"], "/dev/null/x: Not a directory"),
+        (["train-asker", "aske/testbed-train", "backbone=/no/folder"], "model is '/no/folder', and there is no such"),
+        (["train-asker", "aske/testbed-train", "solvers.base=testbed:none"], "solvers.base is 'testbed:none'"),
+        (["train-asker", "aske/testbed-train", "prompts=nowhere"], "prompts is 'nowhere'"),
+        (["train-asker", "aske/testbed-train", "steps=[1"], "override 'steps=[1': the value is not readable"),
+        (["train-asker", "aske/testbed-train", "reward.alfa=1"], "did you mean 'reward.alpha'?"),
     ],
 )
 def test_a_user_s_mistake_is_told_in_a_line_with_a_remedy(words, told, tmp_path, capsys, monkeypatch):
@@ -98,6 +109,34 @@ def test_an_interrupt_is_told(monkeypatch, capsys):
     monkeypatch.setattr(cli, "_recipes", interrupted)
     assert cli.main(["recipes"]) == 130
     assert "selfevolve resume RUN" in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_had_is_told(monkeypatch, capsys):
+    def absent(*_):
+        raise OSError("We couldn't connect to the hub")  # as transformers does, without a number
+
+    monkeypatch.setattr(cli, "_recipes", absent)
+    assert cli.main(["recipes"]) == 1
+    assert "a hub id that is cached" in capsys.readouterr().err
+
+
+def test_overrides_may_stand_behind_an_option(capsys):
+    assert cli.main(["check", "testbed/r_quest", "--fill", "0.5", "seed=7"]) == 0
+    assert "seed: 7" in capsys.readouterr().out
+    for words in (["recipes", "seed=7"], ["check", "testbed/r_quest", "--fill", "0.5", "word"]):
+        with pytest.raises(SystemExit):
+            cli.main(words)
+    with pytest.raises(SystemExit):
+        cli.main(["check"])
+    assert capsys.readouterr().err.endswith("the following arguments are required: RECIPE\n")
+
+
+@pytest.mark.parametrize("command", ["check", "train-asker"])
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"name: !!int x", b"name: !!timestamp 2024-99-99"])
+def test_a_file_that_is_no_yaml_is_told(tmp_path, capsys, command, content):
+    (tmp_path / "r.yaml").write_bytes(content)
+    assert cli.main([command, str(tmp_path / "r.yaml")]) == 1
+    assert "r.yaml" in capsys.readouterr().err
 
 
 def test_a_defect_is_not_hidden(monkeypatch):

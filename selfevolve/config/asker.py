@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from selfevolve.config.backends import Backend
 from selfevolve.config.checks import backend_problems, divisors
-from selfevolve.config.load import merge, recipes_folder
+from selfevolve.config.load import merge, recipes_folder, section_of
 from selfevolve.config.schema import (
     Count,
     CountOrZero,
@@ -26,7 +27,7 @@ from selfevolve.config.schema import (
     TokenLimit,
     TopP,
 )
-from selfevolve.config.yaml_text import dump_mapping, parse_mapping, parse_value
+from selfevolve.config.yaml_text import dump_mapping, parse_override, read_mapping
 from selfevolve.errors import ConfigError
 
 POLICY = "policy"  # the cross-check by the asker's own current weights
@@ -173,8 +174,8 @@ def is_asker_training(name_or_path: str | Path) -> bool:
     if not path.is_file():
         return False
     try:
-        return "train_pairs" in parse_mapping(path.read_text(encoding="utf-8"), path.name)[0]
-    except (ConfigError, UnicodeDecodeError):
+        return "train_pairs" in read_mapping(path, path.name)[0]
+    except ConfigError:
         return False
 
 
@@ -195,13 +196,10 @@ def load_asker_training(name_or_path: str | Path, overrides: Sequence[str] = ())
     if not path.is_file():
         names = ", ".join(f"aske/{p.stem}" for p in sorted((recipes_folder() / "aske").glob("*train*.yaml")))
         raise ConfigError(f"no settings {str(name_or_path)!r}, neither a file nor a shipped name", f"shipped: {names}")
-    data, _ = parse_mapping(path.read_text(encoding="utf-8"), path.name)
+    data, _ = read_mapping(path, path.name)
     for override in overrides:
-        key, equals, text = override.partition("=")
-        parts = [part.strip() for part in key.split(".")]
-        if not equals or not all(parts):
-            raise ConfigError(f"override {override!r} is not of the form key=value", "write for example steps=20")
-        nested: dict[str, Any] = {parts[-1]: parse_value(text)}
+        parts, value = parse_override(override, "steps=20")
+        nested: dict[str, Any] = {parts[-1]: value}
         for part in reversed(parts[:-1]):
             nested = {part: nested}
         merge(data, nested)
@@ -222,9 +220,24 @@ def asker_training_from(data: dict[str, Any], source: str) -> AskerTraining:
             where = ".".join(map(str, e["loc"]))
             said = str(e["msg"]).removeprefix("Value error, ")
             if e["type"] == "extra_forbidden":
-                said = f"unknown key; the keys are {', '.join(AskerTraining.model_fields)}"
-            lines.append(f"{source}: {where} is {e['input']!r}: {said}" if where else f"{source}: {said}")
+                lines.append(f"{source}: unknown key {where!r}; {_nearest([str(part) for part in e['loc']])}")
+            elif e["type"] == "missing":
+                lines.append(f"{source}: {where} is missing")
+            else:
+                lines.append(f"{source}: {where} is {e['input']!r}: {said}" if where else f"{source}: {said}")
         raise ConfigError("\n".join(lines)) from None
+
+
+def _nearest(path: Sequence[str]) -> str:
+    """Return a hint at the key meant by an unknown one: a near one of its section, else the section's keys."""
+    section: type[BaseModel] = AskerTraining
+    for part in path[:-1]:
+        field = section.model_fields.get(part)
+        # a name of a mapping such as backends.NAME stands between a field and its section
+        section = (section_of(field.annotation) if field else None) or (Backend if path[0] == "backends" else section)
+    if close := difflib.get_close_matches(path[-1], section.model_fields, n=1, cutoff=0.6):
+        return f"did you mean {'.'.join((*path[:-1], close[0]))!r}?"
+    return f"the keys here are {', '.join(section.model_fields)}"
 
 
 def dump_asker_training(settings: AskerTraining) -> str:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from selfevolve.config.backends import Backends, absent
 from selfevolve.config.schema import Recipe
-from selfevolve.config.yaml_text import KeyPath, dump_mapping, parse_mapping, parse_value
+from selfevolve.config.yaml_text import KeyPath, dump_mapping, parse_mapping, parse_override, read_mapping
 from selfevolve.errors import ConfigError
 
 Sources = dict[KeyPath, str]  # where each key was set: "FILE:LINE" or "override KEY=VALUE"
@@ -69,7 +69,7 @@ def list_recipes() -> list[tuple[str, str]]:
     """Return name and one-line description of every shipped recipe."""
     rows = []
     for name, path in _shipped().items():
-        data, _ = parse_mapping(path.read_text(encoding="utf-8"), path.name)
+        data, _ = read_mapping(path, path.name)
         rows.append((name, str(data.get("description", ""))))
     return rows
 
@@ -90,7 +90,7 @@ def resolve_recipe_path(name_or_path: str | Path) -> Path:
         return shipped
     other = shipped if name.startswith("aske/") and shipped.is_file() else None
     if other is not None:
-        _refuse_other_kind(parse_mapping(other.read_text(encoding="utf-8"), name)[0], text)
+        _refuse_other_kind(read_mapping(other, name)[0], text)
     names = list(_shipped())
     by_tail = [n for n in names if n.rsplit("/", 1)[-1] == name.rsplit("/", 1)[-1]]
     near = by_tail or difflib.get_close_matches(name, names, n=3, cutoff=0.4)
@@ -179,7 +179,9 @@ def missing_files(recipe: Recipe) -> list[str]:
     if recipe.initialisation.enabled and data != "testbed" and not Path(data).is_file():
         missing.append(f"initialisation.data is {data!r}, and there is no such file")
     if recipe.prompts not in ("testbed", "standard", "plain") and not Path(recipe.prompts).is_file():
-        missing.append(f"prompts is {recipe.prompts!r}, which is neither 'testbed' nor 'standard' nor a file")
+        missing.append(
+            f"prompts is {recipe.prompts!r}, which is neither 'testbed' nor 'standard' nor 'plain' nor a file"
+        )
     given = recipe.ask_e.prompts
     if given is not None and given not in ("testbed", "standard") and not Path(given).is_file():
         missing.append(f"ask_e.prompts is {given!r}, which is neither 'testbed' nor 'standard' nor a file")
@@ -250,11 +252,7 @@ def _read_chain(path: Path, above: tuple[Path, ...]) -> tuple[dict[str, Any], So
         chain = " -> ".join(p.name for p in (*above, real))
         raise ConfigError(f"{path.name}: its bases form a circle: {chain}", "let one of them stand without a base")
     shown = _shown_path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{shown}: cannot be read: {error}") from None
-    data, lines = parse_mapping(text, shown)
+    data, lines = read_mapping(path, shown)
     _refuse_other_kind(data, shown)
     base_name = data.pop("base", None)
     lines.pop(("base",), None)
@@ -300,15 +298,10 @@ def merge(into: dict[str, Any], data: Mapping[str, Any]) -> None:
 
 
 def _apply_override(data: dict[str, Any], sources: Sources, override: str) -> None:
-    key, equals, text = override.partition("=")
-    path = tuple(part.strip() for part in key.split("."))
+    path, value = parse_override(override, "solver.learning_rate=2e-6")
     where = f"override {override!r}"
-    if not equals or not all(path):
-        raise ConfigError(f"{where} is not of the form key=value", "write for example solver.learning_rate=2e-6")
-    try:
-        value = parse_value(text)
-    except Exception as error:
-        raise ConfigError(f"{where}: the value is not readable as YAML: {error}", "quote it if it is text") from None
+    if path == ("base",):
+        raise ConfigError(f"{where}: a base is named in a file", "write a YAML file with base: and the keys to change")
     nested: dict[str, Any] = {path[-1]: value}
     for part in reversed(path[:-1]):
         nested = {part: nested}
@@ -388,6 +381,8 @@ def _described(error: Any, sources: Sources) -> str:
         model = section_of(field.annotation) or model
     where = next((sources[location[:n]] for n in range(len(location), 0, -1) if location[:n] in sources), "")
     prefix = f"{where}: " if where else ""
+    if error["type"] == "missing":
+        return f"{prefix}{'.'.join(location)} is missing (expected: {description})"
     reason = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "model_type":
         reason, description = "a group of keys is due here", ", ".join(model.model_fields)

@@ -6,6 +6,7 @@ The common reader follows YAML 1.1, in which ``2e-6`` is text, ``off`` is false,
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -50,6 +51,36 @@ def parse_value(text: str) -> Any:
     return yaml.load(text, Loader=_Loader)
 
 
+def parse_override(override: str, example: str) -> tuple[KeyPath, Any]:
+    """Read ``key=value`` with a dotted key; the value is read as YAML.
+
+    Raises:
+        ConfigError: not of that form, or the value is no YAML; `example` stands in the message.
+    """
+    key, equals, text = override.partition("=")
+    path = tuple(part.strip() for part in key.split("."))
+    where = f"override {override!r}"
+    if not equals or not all(path):
+        raise ConfigError(f"{where} is not of the form key=value", f"write for example {example}")
+    try:
+        return path, parse_value(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: the value is not readable as YAML: {error}", "quote it if it is text") from None
+
+
+def read_mapping(path: Path, source: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
+    """Read a file as `parse_mapping` reads its text; `source` is its name in messages.
+
+    Raises:
+        ConfigError: it cannot be read, is no UTF-8 text, or does not fit.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: cannot be read: {error}", "give a YAML file, in UTF-8") from None
+    return parse_mapping(text, source)
+
+
 def parse_mapping(text: str, source: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     """Read a recipe's text.
 
@@ -66,7 +97,7 @@ def parse_mapping(text: str, source: str) -> tuple[dict[str, Any], dict[KeyPath,
     try:
         node = yaml.compose(text, Loader=_Loader)
         data = parse_value(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: such as the date 2024-99-99
         mark = getattr(error, "problem_mark", None)
         where = f"{source}:{mark.line + 1}" if mark else source
         reason = getattr(error, "problem", None) or str(error)

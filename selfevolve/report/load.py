@@ -75,10 +75,13 @@ def read_config(folder: Path, notes: list[str]) -> dict[str, Any]:
     """Return the run's resolved configuration, empty with a note where it cannot be read."""
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as problem:
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as problem:
         notes.append(f"config.yaml cannot be read: {problem}")
         return {}
-    return config if isinstance(config, dict) else {}
+    if not isinstance(config, dict):
+        notes.append("config.yaml holds no settings")
+        return {}
+    return config
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

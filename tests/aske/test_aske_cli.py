@@ -103,6 +103,16 @@ def test_replay_fails_where_a_label_differs(config, world, tmp_path, capsys):
         (["replay", "{out}", "--checks", "0"], "--checks is 0"),
         (["regrade", "{out}", "--cross-check", "weak", "--name", "n"], "is no benchmark"),
         (["check", "{config}", "prompts=none"], "prompts is 'none'"),
+        (["check", "{config}", "truth=nowhere:oracle"], "truth is 'nowhere:oracle'"),
+        (["check", "{config}", "--tokens-per-second", "0"], "--tokens-per-second is 0.0"),
+        (["check", "{config}", "--tokens-per-second", "nan"], "--tokens-per-second is nan"),
+        (["check", "{config}", "sessions=!!int x"], "is no YAML"),
+        (["check", "{config}", "name=!!timestamp 2024-99-99"], "is no YAML"),
+        (["check", "{config}", "askers.0.model=/no/folder"], "model is '/no/folder', and there is no such folder"),
+        (["check", "{config}", "askers.0.model=package:nowhere/x"], "no package 'nowhere'"),
+        (["check", "{config}", "askers.0.backend=http", "askers.0.base_urls=[here]"], "base_urls holds 'here'"),
+        (["bench", "{config}", "truth=nowhere:oracle", "--out", "{out}"], "truth is 'nowhere:oracle'"),
+        (["bench", "{config}", "--out", "/dev/null/x"], "/dev/null/x: Not a directory"),
     ],
 )
 def test_mistakes_are_told_without_a_traceback(config, tmp_path, capsys, arguments, message):
@@ -112,6 +122,29 @@ def test_mistakes_are_told_without_a_traceback(config, tmp_path, capsys, argumen
     assert message in shown.err
     assert shown.err.startswith("aske: error: ")
     assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"a: " + b"[" * 3000, b"name: !!int x", b"a: 1\na: 2\n"])
+def test_a_file_that_is_no_yaml_is_told(tmp_path, capsys, content):
+    (tmp_path / "c.yaml").write_bytes(content)
+    assert main(["check", str(tmp_path / "c.yaml")]) == 1
+    assert capsys.readouterr().err.startswith(f"aske: error: {tmp_path / 'c.yaml'}")
+
+
+def test_a_row_that_is_not_whole_is_told_with_its_place(config, world, tmp_path, capsys):
+    out = tmp_path / "run"
+    main(["bench", config, "sessions=1", "--out", str(out)])
+    (out / "sessions.jsonl").write_text("{}\n")
+    for command in ("resume", "replay"):
+        assert main([command, str(out)]) == 1
+        shown = capsys.readouterr().err
+        assert "sessions.jsonl: row 1 is not whole" in shown and "Traceback" not in shown
+
+
+def test_overrides_are_not_said_to_be_required(capsys):
+    with pytest.raises(SystemExit):
+        main(["check"])
+    assert capsys.readouterr().err.endswith("the following arguments are required: CONFIG\n")
 
 
 def test_an_interrupt_is_clean_and_can_be_gone_on_from(config, world, tmp_path, capsys):
