@@ -362,7 +362,7 @@ def test_disk_by_hand():
     longer = load_recipe("testbed/r_quest", [*SMALL, "keep_checkpoints=2", "rounds=10"])
     assert disk(longer, TINY, 0.5).checkpoints == 1 + 2 * (2 + 1)
     lora = load_recipe("qwen3-4b-base/r_quest_one_gpu")
-    assert disk(lora, TINY, 0.5).checkpoint == 2 * 752  # merged, in bfloat16
+    assert disk(lora, TINY, 0.5).checkpoint == 4 * 752  # merged, in float32
     assert disk(lora, TINY, 0.5).savepoints == 2 * 12 * TINY.lora(lora.lora.rank)
 
 

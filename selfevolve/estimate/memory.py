@@ -168,8 +168,7 @@ class Disk:
 
 
 def disk(recipe: Recipe, shape: Shape, fill: float) -> Disk:
-    """Return the disk of a whole run: full fine-tuning saves float32, merged adapters the recipe's type."""
-    each = 4 if recipe.lora is None else number_bytes(recipe)
+    """Return the disk of a whole run; checkpoints are float32, so that small updates add up from round to round."""
     limits, steps = recipe.generation.max_new_tokens, recipe.questioner
     written = steps.steps * steps.prompts * steps.responses
     questions = written + recipe.candidates
@@ -180,7 +179,7 @@ def disk(recipe: Recipe, shape: Shape, fill: float) -> Disk:
     trained = shape.parameters if recipe.lora is None else shape.lora(recipe.lora.rank)
     text = fill * _TEXT * questions * (limits.question + replies * limits.solution)
     return Disk(
-        checkpoint=float(each * shape.parameters),
+        checkpoint=4.0 * shape.parameters,
         checkpoints=int(recipe.initialisation.enabled) + 2 * rounds,
         records=recipe.rounds * (text + _RECORD * questions),
         savepoints=2 * 12.0 * trained if recipe.save_minutes else 0.0,

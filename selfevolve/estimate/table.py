@@ -163,11 +163,10 @@ def _advice(recipe: Recipe, shape: Shape, device: Device, own: Memory) -> str:
 
 def _disk(recipe: Recipe, shape: Shape, fill: float) -> str:
     d = disk(recipe, shape, fill)
-    kind = "float32" if recipe.lora is None else recipe.dtype
     kept = "all are kept" if recipe.keep_checkpoints is None else f"keep_checkpoints is {recipe.keep_checkpoints}"
     return (
         f"disk: {gigabytes(d.total)} GB for {recipe.rounds} rounds: {d.checkpoints} checkpoints of "
-        f"{gigabytes(d.checkpoint)} GB ({kind}; {kept}), records about {gigabytes(d.records)} GB, "
+        f"{gigabytes(d.checkpoint)} GB (float32; {kept}), records about {gigabytes(d.records)} GB, "
         f"savepoints of a training stage {gigabytes(d.savepoints)} GB"
     )
 

@@ -1,64 +1,37 @@
-"""Adapters into weights, with a look at what rounding leaves of them.
+"""Adapters into weights, without what rounding would take of them.
 
-Weights in bfloat16 keep 8 bits: a change of less than 1/512 of a weight is rounded away when the adapter is added.
-With small learning rates that is most of an update, and the written checkpoint is not the policy that was trained.
+Weights in bfloat16 keep 8 bits: a change of less than 1/512 of a weight is lost when an adapter is added to it, and at
+small learning rates that is most of a stage. So the weights that the stage began with are read once more, in float32.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM
 
-from selfevolve.train.spec import TrainingError
-
-logger = logging.getLogger(__name__)
-
-FEW = 0.5  # share of the adapters' update that must survive, else a warning
-_ADAPTER = "default"  # PEFT's name of the only adapter
-_REMEDY = "Set dtype: float32, or raise the learning rate or the number of steps."
+ADAPTER = "default"  # PEFT's name of the only adapter
 
 
-def surviving_share(policy: Any) -> float | None:
-    """Return the share of the adapters' update that is left when it is added to the weights in their number type.
-
-    The projection of the rounded change on the change, over all adapted weights together: 1 where nothing is rounded
-    away. None where there is no change at all, or where the weights are float32.
+def merged(policy: Any, trust_remote_code: bool = False) -> Any:
+    """Return the policy in float32 with its adapters in its weights.
 
     Args:
-        policy: a PEFT model whose adapters are not merged.
+        policy: a PEFT model whose adapters are not merged; its base knows the folder or hub id that it was read from.
+        trust_remote_code: run code that the model's repository carries.
     """
-    kept, whole = 0.0, 0.0
+    base = policy.get_base_model()
+    if base.dtype == torch.float32:
+        return policy.merge_and_unload()
+    whole = AutoModelForCausalLM.from_pretrained(
+        base.config._name_or_path, dtype=torch.float32, trust_remote_code=trust_remote_code, use_safetensors=True
+    )
+    whole.generation_config = base.generation_config  # it can be written
+    places = dict(whole.named_modules())
     with torch.no_grad():
-        for module in policy.modules():
-            weight = getattr(getattr(module, "base_layer", None), "weight", None)
-            if weight is None or weight.dtype == torch.float32 or _ADAPTER not in getattr(module, "lora_A", ()):
-                continue
-            change = module.get_delta_weight(_ADAPTER).float()
-            moved = (weight + change.to(weight.dtype)).float() - weight.float()
-            kept += float((moved * change).sum())
-            whole += float(change.square().sum())
-    return kept / whole if whole else None
-
-
-def merged(policy: Any) -> Any:
-    """Return the policy with its adapters in its weights.
-
-    Raises:
-        TrainingError: rounding leaves the weights as they were.
-    """
-    share = surviving_share(policy)
-    if share is not None and share <= 0:
-        raise TrainingError(
-            "the adapters changed, but added to bfloat16 weights nothing of it is left: the checkpoint would be the "
-            "policy that the stage began with",
-            _REMEDY,
-        )
-    if share is not None and share < FEW:
-        logger.warning(
-            "rounding to bfloat16 leaves %.0f%% of what the adapters learned in the merged weights. %s",
-            100 * share,
-            _REMEDY,
-        )
-    return policy.merge_and_unload()
+        for name, module in base.named_modules():
+            if ADAPTER in getattr(module, "lora_A", ()):
+                weight = places[name].weight
+                weight += module.get_delta_weight(ADAPTER).to(weight.device, torch.float32)
+    return whole

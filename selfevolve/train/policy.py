@@ -77,7 +77,7 @@ def adapters(spec: TrainSpec) -> Any:
 
 
 def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
-    """Write weights (adapters merged), config and tokenizer to ``out``, which appears whole or not at all."""
+    """Write float32 weights (adapters merged), config and tokenizer to ``out``, which appears whole or not at all."""
     accelerator = trainer.accelerator
     policy = accelerator.unwrap_model(trainer.model)
     if trainer.sharding is not Sharding.NONE:
@@ -85,7 +85,7 @@ def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
         policy = copy.final()
         weights = policy.state_dict()
     elif trainer.spec.lora is not None:
-        policy = merged(policy)
+        policy = merged(policy, trainer.spec.trust_remote_code)
         weights = policy.state_dict()
     else:
         weights = accelerator.get_state_dict(trainer.model_wrapped)

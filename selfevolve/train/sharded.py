@@ -266,7 +266,7 @@ class WholeCopy:
             return self.model
         self.device = torch.device("cpu")
         self._assign(weights)
-        return self.model if self.spec.lora is None else merged(self.model)
+        return self.model if self.spec.lora is None else merged(self.model, self.spec.trust_remote_code)
 
 
 def begin(policy: Any, kind: type, spec: TrainSpec, sharding: Sharding, accelerator: Any) -> WholeCopy | None:
