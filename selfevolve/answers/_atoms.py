@@ -54,7 +54,8 @@ class Atoms(Stream):
         if base[0] != "num" or not 2 <= base[1] <= 36 or base[1].denominator != 1 or len(digits) > 2000:
             raise Unreadable("a number with a subscript that is no base")
         try:
-            return ("num", Fraction(int(digits, int(base[1]))), 0)
+            whole, _, part = digits.partition(".")
+            return ("num", Fraction(int((whole + part) or "0", int(base[1])), int(base[1]) ** len(part)), 0)
         except ValueError as error:
             raise Unreadable(f"{digits} has digits outside base {base[1]}") from error
 

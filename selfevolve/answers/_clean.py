@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from selfevolve.answers._spellings import plain_characters, usual
 from selfevolve.answers._words import words
 
 MAX_LENGTH = 20_000  # characters; a longer answer is only compared letter for letter
@@ -24,16 +25,22 @@ _SUPERSCRIPT = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n",
 _SUBSCRIPT = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n", strict=True))
 
 _SYMBOLS = {
-    "−": "-", "–": "-", "—": "-", "‒": "-", "﹣": "-", "－": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
+    "−": "-", "–": "-", "—": "-", "‒": "-",
+    "﹣": "-", "－": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
     "∗": "*", "÷": "/", "∕": "/", "⁄": "/", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ",
-    "≈": r"\approx ", "∞": r"\infty ", "√": r"\sqrt ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ",
+    "≈": r"\approx ", "∞": r"\infty ", "√": r"\sqrt ", "∪": r"\cup ", "∩": r"\cap ",
+    "∈": r"\in ", "∅": r"\emptyset ",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
-    "°": r"^\circ ", "º": r"^\circ ", "±": r"\pm ", "∓": r"\mp ", "…": r"\ldots ", "⋯": r"\ldots ", "′": "'", "’": "'",
+    "°": r"^\circ ", "º": r"^\circ ", "±": r"\pm ", "∓": r"\mp ", "…": r"\ldots ", "⋯": r"\ldots ",
+    "′": "'", "″": "''", "’": "'",
     "“": '"', "”": '"', "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}",
     "⅔": r"\frac{2}{3}", "⅕": r"\frac{1}{5}", "⅛": r"\frac{1}{8}", "⟨": r"\langle ", "⟩": r"\rangle ", "∠": r"\angle ",
     "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "∖": r"\setminus ", "→": r"\to ",
-    "ϕ": r"\phi ", "€": r"\eur ", "£": r"\gbp ", "¥": r"\yen ", "₹": r"\inr ", "％": "%", "\u00a0": " ",
-    "\u2009": " ", "\u202f": " ", "\u3000": " ", "\u200b": "", "\ufeff": "", "\u2060": "", "\t": " ", "\r": " ",
+    "ϕ": r"\phi ",
+    "∛": r"\sqrt[3]", "∜": r"\sqrt[4]", "≡": r"\equiv ", "↦": r"\mapsto ", "∶": ":",
+    "∧": r"\land ", "∨": r"\lor ", "∴": "", "∣": "|", "【": "[", "】": "]", "¢": " cents ", "‘": "'",
+    "€": r"\eur ", "£": r"\gbp ", "¥": r"\yen ", "₹": r"\inr ", "％": "%", "\u00a0": " ",
+    "\u2009": r"\, ", "\u202f": r"\, ", "\u3000": " ", "\u200b": "", "\ufeff": "", "\u2060": "", "\t": " ", "\r": " ",
     "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "，": ",", "。": ".", "（": "(", "）": ")", "：": ":", "；": ";",
 }  # fmt: skip
 
@@ -44,17 +51,19 @@ _TABLE |= {0xFF10 + i: str(i) for i in range(10)}
 
 _RAISED = re.compile("[" + "".join(_SUPERSCRIPT) + "]+")
 _LOWERED = re.compile("[" + "".join(_SUBSCRIPT) + "]+")
-_THOUSANDS_JOINT = re.compile(r"(?<=\d)\s*(?:\{\s*,\s*\}|,\\!)\s*(?=\d{3}(?!\d))")
-_BLANK_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[ ]\d{3})+(?:\.\d+)?")
+_THOUSANDS_JOINT = re.compile(r"(?<=\d)\s*(?:\{\s*,\s*\}|,\\!|\\text\{,\}|\\[,;: ]|~)\s*(?=\d{3}(?!\d))")
+_BLANK_GROUPS = re.compile(
+    r"((?:[A-Za-z]\s*=\s*)?[+-]?[1-9]\d{0,2}(?:[ ]\d{3})+(?:\.\d+)?)(\s*(?:\\text|\\mathrm|[A-Za-z%]).*)?"
+)
 _DELIMITERS = re.compile(r"(?<!\\)\\[()\[\]]")
 _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle)(?![a-zA-Z])\s*(?:\.(?=\s|\\|$)|)")
 _NO_EFFECT = re.compile(r"\\(?:displaystyle|textstyle|limits|nolimits|hfill|allowbreak)(?![a-zA-Z])")
 _SPACES = re.compile(
     r"(?<!\\)\\[,;: ]|\\q?quad|\\(?:thinspace|medspace|enspace|newline)(?![a-zA-Z])|~|\\hspace\{[^{}]*\}"
 )
-_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_FRACTIONS = re.compile(r"\\(?:[dtc]|nice|s)frac(?![a-zA-Z])")
 _TIMES_TEN = re.compile(r"(?<=[\d.])\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
-_STARRED = re.compile(r"\*\*(.+)\*\*", re.DOTALL)
+_STARRED = re.compile(r"\*\*(.+?)\*\*(.*)", re.DOTALL)
 _PLAIN_RELATIONS = (
     ("\\leqslant", "\\le "), ("\\geqslant", "\\ge "), ("\\leq", "\\le "), ("\\geq", "\\ge "), ("\\neq", "\\ne "),
     ("\\lt", "<"), ("\\gt", ">"), ("!=", "\\ne "), ("<=", "\\le "), (">=", "\\ge "), ("=<", "\\le "), ("==", "="),
@@ -82,13 +91,15 @@ def clean(text: str) -> str:
     """Return one plain spelling of ``text``; the value it states stays the same."""
     out = text
     if not out.isascii():
+        out = plain_characters(out)
         out = _RAISED.sub(_brace("^", _SUPERSCRIPT), out)
         out = _LOWERED.sub(_brace("_", _SUBSCRIPT), out)
         out = out.translate(_TABLE)
     out = out.replace("\t", " ").replace("\r", " ").strip()
-    starred = _STARRED.fullmatch(out)
+    starred = _STARRED.match(out)
     if starred:
-        out = starred.group(1).strip()
+        out = (starred.group(1) + starred.group(2)).strip()
+    out = usual(out)
     out = _THOUSANDS_JOINT.sub("", out)
     if "\\" in out:
         out = _clean_commands(out)
@@ -106,8 +117,9 @@ def clean(text: str) -> str:
         if out.endswith("...") or out.endswith("\\ "):
             break
         out = out[:-1]
-    if _BLANK_GROUPS.fullmatch(out):
-        out = out.replace(" ", "")
+    grouped = _BLANK_GROUPS.fullmatch(out)
+    if grouped:
+        out = grouped.group(1).replace(" ", "") + (grouped.group(2) or "")
     return out.strip()
 
 

@@ -64,7 +64,21 @@ class Choice:
 
     @cached_property
     def key(self) -> Key:
-        return ("choice", self.letter)
+        wordy = re.fullmatch(r"[A-Za-z ,.'\-]+", self.rest) is not None
+        return ("choice", self.letter, " ".join(self.rest.casefold().split()).strip(" .") if wordy else "")
+
+
+@dataclass(frozen=True)
+class Date:
+    """A day, or a month of a year; None for a part that is left out."""
+
+    year: int | None
+    month: int
+    day: int | None
+
+    @cached_property
+    def key(self) -> Key:
+        return ("date", self.year, self.month, self.day)
 
 
 @dataclass(frozen=True)
@@ -214,7 +228,22 @@ class Region:
         return ("region", self.variable, ends)
 
 
-Form = Missing | Invalid | Text | Choice | Scalar | Group | Named | Record | Matrix | Relation | Cases | Ratio | Region
+Form = (
+    Missing
+    | Invalid
+    | Text
+    | Choice
+    | Date
+    | Scalar
+    | Group
+    | Named
+    | Record
+    | Matrix
+    | Relation
+    | Cases
+    | Ratio
+    | Region
+)
 
 
 def interval(low: End, high: End, variable: str = "") -> Region:

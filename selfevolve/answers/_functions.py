@@ -42,7 +42,10 @@ def call(work: Worker, name: str, values: list[Any]) -> Any:
         return Fraction(x.numerator // x.denominator if name == "floor" else -(-x.numerator // x.denominator))
     if name == "factorial":
         return work.factorial(x, 1)
-    if name in ("gcd", "lcm", "max", "min", "binom"):
+    if name == "cis":
+        angle = number(x)
+        return ctx.cos(angle) + ctx.mpc(0, 1) * ctx.sin(angle)
+    if name in ("gcd", "lcm", "max", "min", "binom", "mod"):
         return _of_several(work, name, values)
     return _elementary(work, name, values)
 
@@ -53,6 +56,10 @@ def _of_several(work: Worker, name: str, values: list[Any]) -> Any:
         if not whole:
             raise Unreadable(f"{name} of something that is no integer")
         return Fraction((gcd if name == "gcd" else lcm)(*(int(v) for v in values)))
+    if name == "mod":
+        if not whole or values[1] == 0:
+            raise Unreadable("a remainder of something that is no integer")
+        return Fraction(int(values[0]) % int(values[1]))
     if name in ("max", "min"):
         if not all(real(v) for v in values):
             raise Unreadable(f"{name} of something that is not real")

@@ -8,11 +8,17 @@ from selfevolve.answers._brackets import is_close, is_open
 from selfevolve.answers._tokens import GREEK, Token
 from selfevolve.answers._words import words
 
+_RATIOS = frozenset(words("sin cos tan cot sec csc"))  # of an angle
 _NAME_COMMANDS = GREEK | frozenset(words("frac angle triangle overline vec odot hbar prime circ max min"))
 
 
 def name_of(tokens: list[Token]) -> str | None:
     """Return the name that a left-hand side gives: ``""`` for a description in words, None where it is no name."""
+    shown = [t.value for t in tokens]
+    if len(tokens) == 9 and shown[1:5] == ["^", "{", "-", "1"] and tokens[0].kind == tokens[7].kind == "let":
+        return f"{shown[0]}^-1({shown[7]})" if [shown[5], shown[6], shown[8]] == ["}", "(", ")"] else None
+    if len(tokens) == 2 and shown[0] in _RATIOS and (shown[1] in GREEK or tokens[1].value.isupper()):
+        return f"{shown[0]} {shown[1]}"  # sin A = 3/5
     text = ""
     inside = 0
     brackets: list[str] = []
@@ -49,5 +55,5 @@ def name_of(tokens: list[Token]) -> str | None:
 
 def neutral_name(tokens: list[Token], name: str) -> tuple[str, str | None]:
     """Return ``f(x)`` as ``f(@)`` with its variable ``x``; another name with None."""
-    match = re.fullmatch(r"([A-Za-z]'*)\(([a-zA-Z])\)", name)
+    match = re.fullmatch(r"([A-Za-z]'*(?:\^-1)?)\(([a-zA-Z])\)", name)
     return (f"{match.group(1)}(@)", match.group(2)) if match else (name, None)

@@ -30,7 +30,7 @@ def _symbols_of_part(part: tuple[Any, ...]) -> frozenset[str]:
 def has_imaginary(node: Node) -> bool:
     """Return True where the imaginary unit stands in ``node``."""
     parts = (p for p in node[1:] if isinstance(p, tuple) and p and isinstance(p[0], str))
-    return node == ("const", "i") or any(has_imaginary(p) for p in parts)
+    return node == ("const", "i") or node[:2] == ("call", "cis") or any(has_imaginary(p) for p in parts)
 
 
 def has_pm(node: Node) -> bool:

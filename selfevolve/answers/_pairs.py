@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -10,6 +11,7 @@ from selfevolve.answers._arithmetic import number
 from selfevolve.answers._forms import (
     Cases,
     Choice,
+    Date,
     Form,
     Group,
     Invalid,
@@ -22,18 +24,17 @@ from selfevolve.answers._forms import (
     Relation,
     Scalar,
     Text,
+    union,
 )
 from selfevolve.answers._numeric import POINTS, Value, evaluate, same_value
+from selfevolve.answers._quantities import same_quantity, times
 from selfevolve.answers._structure import as_region
-from selfevolve.answers._units import Unit
 
-MIN_ROUNDED = 10  # significant digits from which a decimal may stand for the value it rounds
-FLOAT_DIGITS = 15  # significant digits from which it is taken for a machine number
 HUGE_BITS = 100_000  # a huge power or factorial is larger than any number of fewer bits
 _TUPLES = ("()", "[]", "(]", "[)")
 _RANK: dict[type, int] = {
-    Missing: 0, Invalid: 1, Text: 2, Choice: 3, Named: 4, Record: 5, Relation: 6, Cases: 7, Region: 8, Ratio: 9,
-    Matrix: 10, Group: 11, Scalar: 12,
+    Missing: 0, Invalid: 1, Text: 2, Date: 3, Choice: 4, Named: 5, Record: 6, Relation: 7, Cases: 8, Region: 9,
+    Ratio: 10, Matrix: 11, Group: 12, Scalar: 13,
 }  # fmt: skip
 
 
@@ -68,6 +69,8 @@ def _text(a: Text, b: Form) -> bool | None:
         return None
     if a.huge and isinstance(b, Scalar):
         return False if _modest(b) else None
+    if a.why == "a division by zero" and isinstance(b, Scalar) and b.value.constant and not b.value.infinite:
+        return False
     return None if a.formula else False
 
 
@@ -84,8 +87,23 @@ def _modest(b: Scalar) -> bool:
 
 def _choice(a: Choice, b: Form) -> bool | None:
     if isinstance(b, Choice):
-        return a.letter == b.letter
+        if a.letter != b.letter:
+            return False
+        return None if a.key[2] and b.key[2] else True  # two texts behind one letter: initials, or a slip
     return isinstance(b, Scalar) and b.key == ("scalar", _letter(a.letter).key, None, "", 0)
+
+
+def _date(a: Date, b: Form) -> bool | None:
+    if not isinstance(b, Date):
+        part = isinstance(b, Scalar) and b.value.exact is not None and b.value.exact in (a.year, a.day)
+        return None if part else False
+    if a.month != b.month or any(None not in pair and pair[0] != pair[1] for pair in _dated(a, b)):
+        return False
+    return None if any(None in pair and pair != (None, None) for pair in _dated(a, b)) else True
+
+
+def _dated(a: Date, b: Date) -> tuple[tuple[int | None, int | None], ...]:
+    return (a.year, b.year), (a.day, b.day)
 
 
 def _letter(name: str) -> Value:
@@ -99,12 +117,20 @@ def _named(a: Named, b: Form) -> bool | None:
             return same(a.form, b.form)
         if ("(" in a.name) != ("(" in b.name):
             return same(a.plain, b.plain)  # y = 2x and f(x) = 2x
-        return False
+        turned, other = _as_relation(a), _as_relation(b)  # x = y and y = x
+        return bool(turned and other and _relation(turned, other))
     if isinstance(b, Relation):
         turned = _as_relation(a)
         return False if turned is None else _relation(turned, b)
     if isinstance(b, Record):
-        return False
+        roots = all(re.fullmatch(re.escape(a.name) + r"_\{?\d\}?", name) for name in b.names)
+        if roots and isinstance(a.plain, Group) and a.plain.kind == "list":
+            return _matched(b.forms, a.plain.items, same)
+        names = tuple(a.name[1:-1].split(","))
+        point = isinstance(a.plain, Group) and a.name[0] == "(" and len(names) == len(a.plain.items)
+        return _record(b, Record(names, a.plain.items)) if point and isinstance(a.plain, Group) else False
+    if a.name == "P" and isinstance(b, Scalar) and isinstance(a.plain, Group):
+        return None  # a point, or a number of permutations
     return same(a.plain, b)
 
 
@@ -130,7 +156,11 @@ def _record(a: Record, b: Form) -> bool | None:
             return False
         other = dict(zip(b.names, b.forms, strict=True))
         return _all(same(f, other[n]) for n, f in zip(a.names, a.forms, strict=True))
+    if isinstance(b, Group) and b.kind == "set" and all(re.fullmatch(r"[xzrt]_\{?\d\}?", name) for name in a.names):
+        return _matched(_distinct(a.forms), _distinct(b.items), same)
     if isinstance(b, Group) and b.kind in ("list", "()") and len(b.items) == len(a.forms):
+        if b.kind == "list" and all(re.fullmatch(r"[xzrt]_\{?\d\}?", name) for name in a.names):
+            return _matched(a.forms, b.items, same)  # x_1 = 2, x_2 = 3 are the roots 2 and 3
         by_name = [f for _, f in sorted(zip(a.names, a.forms, strict=True), key=lambda pair: pair[0])]
         return _any((_in_order(a.forms, b.items), _in_order(by_name, b.items)))
     return False
@@ -157,7 +187,7 @@ def _region(a: Region, b: Form) -> bool | None:
             return False
         other = b
     else:
-        found = as_region(b)
+        found = as_region(b) or _joined(b)
         if found is None:
             return False
         other = found
@@ -169,8 +199,19 @@ def _region(a: Region, b: Form) -> bool | None:
     return _all(same(Scalar(x.value), Scalar(y.value)) for x, y in pairs)
 
 
+def _joined(b: Form) -> Region | None:
+    """Return intervals in a list, such as (-inf, 1), (3, inf), as their union."""
+    if not isinstance(b, Group) or b.kind != "list":
+        return None
+    regions = [as_region(item) for item in b.items]
+    found = [r for r in regions if r is not None]
+    return union(found) if len(found) == len(regions) else None
+
+
 def _ratio(a: Ratio, b: Form) -> bool | None:
     if isinstance(b, Scalar):
+        if a.half and a.clock is not None and b.value.exact == (a.clock // 60 + 11) % 12 + 1:
+            return None  # "5 p.m." against "5"
         if len(a.parts) != 2 or b.unit or b.mark or a.half:
             return False
         return _proportion(a.parts, (b.value, Value((Fraction(1),))))
@@ -178,7 +219,9 @@ def _ratio(a: Ratio, b: Form) -> bool | None:
         return False
     if a.clock is not None and b.clock is not None:
         if bool(a.half) != bool(b.half):
-            return (a.clock - b.clock) % 720 == 0
+            bare = b.clock if a.half else a.clock
+            twelve = 720 if 60 <= bare < 780 else 1440  # 3:30 may be either half's, 15:30 and 0:30 are the day's
+            return (a.clock - b.clock) % twelve == 0
         return a.clock == b.clock
     if a.half or b.half or len(a.parts) != len(b.parts):
         return False
@@ -189,20 +232,8 @@ def _proportion(a: Sequence[Value], b: Sequence[Value]) -> bool | None:
     """Return whether a1 : a2 : ... equals b1 : b2 : ..., by products crosswise."""
     products = []
     for k in range(1, len(a)):
-        products.append(same_value(_times(a[0], b[k]), _times(a[k], b[0])))
+        products.append(same_value(times(a[0], b[k]), times(a[k], b[0])))
     return _all(products)
-
-
-def _times(a: Value, b: Value) -> Value:
-    if a.infinite or b.infinite:
-        return Value((None,))
-    size = max(len(a.at), len(b.at))
-    xs, ys = (a.at * size if a.constant else a.at)[:size], (b.at * size if b.constant else b.at)[:size]
-    out: list[Any] = []
-    for x, y in zip(xs, ys, strict=True):
-        both = isinstance(x, Fraction) and isinstance(y, Fraction)
-        out.append(None if x is None or y is None else x * y if both else number(x) * number(y))
-    return Value(tuple(out), a.delicate or b.delicate)
 
 
 # -- matrices and groups
@@ -228,6 +259,9 @@ def _group(a: Group, b: Form) -> bool | None:
         if [len(f) for f in firsts] != [len(a.items), len(b.items)]:
             return same(*(f[0] if len(f) == 1 else Group("list", tuple(f)) for f in firsts))
     loose = ("list", "set")
+    for one, other in ((a, b), (b, a)):
+        if one.kind == "set" and len(one.items) == 1 and other.kind in _TUPLES:
+            return same(one.items[0], other)  # {(1, 2)} and (1, 2)
     if a.kind in loose and b.kind in loose:
         if a.ordered or b.ordered:
             return _in_order(a.items, b.items)
@@ -299,80 +333,7 @@ def _any(verdicts: Any) -> bool | None:
     return result
 
 
-# -- numbers, with their units
-def _scalar(a: Scalar, b: Form) -> bool | None:
-    assert isinstance(b, Scalar)
-    if a.mark or b.mark:
-        return _marked(a, b)
-    if a.unit and b.unit:
-        if a.unit[0] != b.unit[0]:
-            return False
-        return _close(_scaled(a, a.unit), _scaled(b, b.unit))
-    if a.unit or b.unit:
-        plain, measured = (b, a) if a.unit else (a, b)
-        if plain.perhaps is not None:
-            value, unit = plain.perhaps
-            return same(Scalar(value, unit, bare=value), measured)
-        return _close(plain, Scalar(measured.value, digits=measured.digits, places=measured.places))
-    verdict = _close(a, b)
-    if verdict is False and (a.perhaps is None) != (b.perhaps is None):
-        measured, other = (a, b) if a.perhaps else (b, a)
-        if measured.perhaps and _close(Scalar(measured.perhaps[0]), other):
-            return True if measured.decimal else None  # "2 m" against "2": m is a unit or a variable
-    return verdict
-
-
-def _scaled(a: Scalar, unit: Unit) -> Scalar:
-    factor = Value((unit[1],))
-    return a if unit[1] == 1 else Scalar(_times(a.value, factor))
-
-
-def _marked(a: Scalar, b: Scalar) -> bool | None:
-    """Compare where a percent or degree sign stands; without one on the other side its bare number will do too."""
-    if a.mark and b.mark:
-        return same_value(a.value, b.value) if a.mark == b.mark else False
-    marked, plain = (a, b) if a.mark else (b, a)
-    assert marked.bare is not None
-    if plain.unit:
-        return same_value(marked.value, plain.value) if (marked.mark, plain.unit[0]) == ("deg", "angle") else False
-    bare = Scalar(marked.bare, digits=marked.digits, places=marked.places)
-    return _any((_close(Scalar(marked.value), plain), _close(bare, plain)))
-
-
-def _close(a: Scalar, b: Scalar) -> bool | None:
-    """Return whether two values agree, exactly or as a long decimal that rounds the other."""
-    verdict = same_value(a.value, b.value)
-    if verdict is False and (_rounds(a, b) or _rounds(b, a)):
-        return True
-    return verdict
-
-
-def _rounds(short: Scalar, other: Scalar) -> bool:
-    """Return whether the decimal ``short`` is ``other`` rounded or cut at its last digit.
-
-    From `MIN_ROUNDED` digits on only, for a value that has no decimal as short as that; from `FLOAT_DIGITS` on an
-    error in the fifteenth digit is allowed, as machine numbers have it.
-    """
-    value = short.value.exact
-    if value is None or short.digits < MIN_ROUNDED or not other.value.constant or other.value.infinite or not value:
-        return False
-    target = number(other.value.at[0])
-    if target.imag or (other.digits and other.digits < short.digits and short.digits < FLOAT_DIGITS):
-        return False
-    gap = abs(number(value) - target)
-    if short.digits >= FLOAT_DIGITS and gap < abs(target) * 10.0**-14:
-        return True
-    shift = 0  # the place of the last digit: value * 10^shift is a whole number
-    size = abs(value)
-    while size >= 10:
-        size, shift = size / 10, shift + 1
-    while size < 1:
-        size, shift = size * 10, shift - 1
-    last = number(Fraction(10) ** (shift - short.digits + 1))
-    return bool(gap <= last / 2 or (gap < last and abs(number(value)) < abs(target)))
-
-
 _RULES: dict[type, Callable[[Any, Any], bool | None]] = {
-    Text: _text, Choice: _choice, Named: _named, Record: _record, Relation: _relation, Cases: _cases, Region: _region,
-    Ratio: _ratio, Matrix: _matrix, Group: _group, Scalar: _scalar,
+    Text: _text, Date: _date, Choice: _choice, Named: _named, Record: _record, Relation: _relation, Cases: _cases,
+    Region: _region, Ratio: _ratio, Matrix: _matrix, Group: _group, Scalar: same_quantity,
 }  # fmt: skip

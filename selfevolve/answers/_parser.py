@@ -72,6 +72,9 @@ class Parser(Atoms):
                 if quotients > MAX_DEPTH:
                     raise Unreadable(f"more than {MAX_DEPTH} quotients in a row")
                 left, bare_number = ("div", left, self.signed_power()), False
+            elif not in_function and self.is_cmd("bmod", "mod"):
+                self.at += 1
+                left, bare_number = ("call", "mod", left, self.signed_power()), False
             elif self.starts_factor(in_function):
                 if self.now.kind == "num" and bare_number:
                     raise Unreadable("two numbers stand side by side")
@@ -178,6 +181,9 @@ class Parser(Atoms):
         if self.is_cmd("choose"):
             self.at += 1
             node = ("call", "binom", node, self.expression())
+        elif self.is_cmd("over"):
+            self.at += 1
+            node = ("div", node, self.expression())
         self.expect(closing)
         return node
 

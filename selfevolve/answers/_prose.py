@@ -52,6 +52,8 @@ def unbox(text: str) -> str:
     found = boxes(text)
     if not found or _FINAL.search(text, found[-1][1]):
         return text
+    if len(found) == 1 and _BOX.match(found[0][2]) and text.strip() != found[0][2] and len(found[0][2]) < 1000:
+        return unbox(found[0][2])
     last = [found[-1][2]]
     for (_, end, content), (start, _, _) in zip(reversed(found[:-1]), reversed(found[1:]), strict=True):
         if not _JOINT.fullmatch(text[end:start]):

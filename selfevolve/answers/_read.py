@@ -10,28 +10,28 @@ from functools import lru_cache
 
 from selfevolve.answers import _prose
 from selfevolve.answers._clean import MAX_LENGTH, clean, undouble
-from selfevolve.answers._forms import Choice, Form, Group, Invalid, Missing, Record, Scalar, Text
+from selfevolve.answers._forms import Choice, Date, Form, Group, Invalid, Missing, Record, Scalar, Text
 from selfevolve.answers._numeric import Value
 from selfevolve.answers._structure import Reader
 from selfevolve.answers._tokens import FUNCTIONS, TooLarge, Unreadable, _decimal, tokenise
-from selfevolve.answers._words import words
+from selfevolve.answers._wording import (
+    congruence_in,
+    date_in,
+    number_in_words,
+    option_in,
+    without_solution,
+    words_in_list,
+)
 
 CACHED_LENGTH = 500  # characters; the forms of longer answers are not kept
 _MISSING = frozenset(["", "none", "null", "n/a", "nil"])
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:\d{1,15}|\d{1,12}\.\d{1,15})")
 _PLAIN_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}|(-?)(\d{1,15})/(\d{1,15})")
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mbox|mathbf|textrm)\s*\{([^{}]*)\}")
+_SENTENCE_IN_TEXT = re.compile(r"\\(?:text|mathrm|textrm)\s*\{([A-Za-z ,:]{8,}|is|are)\s*\}")
 _CHOICE = re.compile(r"(?:\(([A-J])\)\s*|([A-J])[).:]\s+)([A-Za-z\d][^=]*)", re.DOTALL)
 _CALLS = "(?:" + "|".join(sorted(FUNCTIONS)) + r")\b"
-_TO_TWENTY = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-)
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_NUMBER_WORDS = {word: k for k, word in enumerate(words(_TO_TWENTY))}
-_NUMBER_WORDS |= {word: 10 * k for k, word in enumerate(words(_TENS), start=2)} | {"hundred": 100}
-_SAME_WORDS = {"no solutions": "no solution", "none exist": "no solution", "there is no solution": "no solution",
-               "does not exist": "dne", "infinite": "infinity", "all reals": "all real numbers",
+_SAME_WORDS = {"does not exist": "dne", "infinite": "infinity", "all reals": "all real numbers",
                "undefined": "undefined", "not defined": "undefined"}  # fmt: skip
 
 
@@ -85,27 +85,40 @@ def _plain(text: str) -> Form:
 
 def _read(answer: str) -> Form:
     text = clean(_prose.unbox(undouble(answer)))
+    if len(text) > MAX_LENGTH:  # characters that stand for whole commands
+        return Text("", text, why=f"longer than {MAX_LENGTH} characters")
     bare = re.sub(r"\s+", " ", _WRAPPER.sub(r" \1 ", text)).strip().strip("\"'`*").strip(" .")
     lower = bare.lower()
     if lower in _MISSING:
         return Missing()
     if lower == "invalid":
         return Invalid()
+    choice = _CHOICE.fullmatch(bare)
+    if choice:
+        return Choice(choice.group(1) or choice.group(2), choice.group(3))
+    letter = option_in(bare)
+    if letter:
+        return Reader.read(letter)
+    date = date_in(lower)
+    if date is not None:
+        return Date(*date)
+    congruence = congruence_in(text)
+    if congruence is not None:
+        name, residues, modulus = congruence
+        return Text(f"{name} {sorted(residues)} mod {modulus}", text)
     words = _words(text, bare)
     if words is not None:
         return words
     if text.startswith("{") and text.endswith("}") and '"' in text:
         return _from_json(text)
-    choice = _CHOICE.fullmatch(bare)
-    if choice:
-        return Choice(choice.group(1) or choice.group(2), choice.group(3))
     try:
         return Reader.read(text)
     except TooLarge:
         raise
     except Unreadable as error:
         why = str(error)
-    tail = _prose.value_in(undouble(answer))
+    source = undouble(answer)
+    tail = _prose.value_in(_SENTENCE_IN_TEXT.sub(r"\1 ", source)) or _prose.value_in(source)
     if tail is not None:
         text = clean(tail)
         try:
@@ -120,17 +133,29 @@ def _words(text: str, bare: str) -> Form | None:
     if not re.fullmatch(r"[A-Za-z][A-Za-z ,.'’\-]*", bare):
         return None
     lower = _SAME_WORDS.get(bare.lower(), bare.lower())
-    if lower in _NUMBER_WORDS:
-        return _plain(str(_NUMBER_WORDS[lower]))
-    if lower in ("all real numbers", "all real", "infinity", "empty set", "no solution"):
-        source = {"infinity": r"\infty", "empty set": r"\emptyset", "no solution": r"\emptyset"}
-        return Reader.read(source.get(lower, r"\mathbb{R}"))
+    counted = number_in_words(lower)
+    if counted is not None:
+        return Scalar(Value((counted,)))
+    if without_solution(lower):
+        return Reader.read(r"\emptyset")
+    if lower in ("all real numbers", "all real", "infinity"):
+        return Reader.read(r"\infty" if lower == "infinity" else r"\mathbb{R}")
     wrapped = _WRAPPER.fullmatch(text) is not None
     if len(bare) == 1 or (not wrapped and not _is_prose(bare)):
         return None
+    listed = words_in_list(bare)
+    if listed is not None:
+        return Group("list", tuple(_member(part) for part in listed[0]), either=listed[1])
     if lower.endswith(" zero") and _prose.value_in(bare) == "0":
         return _plain("0")
     return Text(_folded(lower), text)
+
+
+def _member(word: str) -> Form:
+    counted = number_in_words(word.lower())
+    if counted is not None:
+        return Scalar(Value((counted,)))
+    return Reader.read(word) if re.fullmatch(r"[A-Za-z]", word) else Text(_folded(word), word)
 
 
 def _is_prose(bare: str) -> bool:

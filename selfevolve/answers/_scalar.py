@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
+from itertools import pairwise
 
 from selfevolve.answers._atoms import Node
 from selfevolve.answers._forms import Form, Ratio, Scalar
@@ -10,7 +12,7 @@ from selfevolve.answers._nodes import has_pm
 from selfevolve.answers._numeric import Value, evaluate, infinity
 from selfevolve.answers._parser import Parser, parse_whole
 from selfevolve.answers._tokens import Token, Unreadable
-from selfevolve.answers._units import SINGLE_LETTERS, Unit, is_known, read_unit
+from selfevolve.answers._units import SINGLE_LETTERS, Unit, may_be, read_unit
 from selfevolve.answers._words import words
 
 _END = Token("end", "", False)
@@ -35,25 +37,83 @@ def read(tokens: list[Token]) -> Form | tuple[Node, Node]:
     temperature = _temperature(tokens)
     if temperature is not None:
         return temperature
+    added = None if money else _added(tokens) or _quotient_of_units(tokens)
+    if added is not None:
+        return added
     parser = Parser([*tokens, _END])
-    node = parser.expression()
+    node = _sign_inside(parser.expression())
     rest = tokens[parser.at :] if parser.now.kind != "end" else []
     scale = 0
     while rest and rest[0].kind in ("word", "text") and rest[0].value.lower() in _SCALES:
         scale += _SCALES[rest[0].value.lower()]
         rest = rest[1:]
     if scale:
-        from fractions import Fraction
-
         node = ("mul", node, ("num", Fraction(10**scale), 0))
     if node[0] == "matrix" or (has_pm(node) and not rest):
         return node, node
     if rest and rest[0].kind == "num":
         raise Unreadable("two numbers stand side by side")
     cut = next((k for k, t in enumerate(rest) if t.kind == "num" and rest[k - 1].value not in "^-{"), 0)
+    if cut and len(rest) > 40:
+        raise Unreadable("more quantities side by side than one answer has")
     if cut:
         return _compound(_with_unit(node, rest[:cut], money, tokens), read(rest[cut:]))
     return _with_unit(node, rest, money, tokens)
+
+
+def _sign_inside(node: Node) -> Node:
+    """Return ``-20%`` as minus twenty percent, and ``125/10 %`` as a percentage: the mark belongs to the whole."""
+    if node[0] == "neg":
+        inner = _sign_inside(node[1])
+        if inner[0] in ("pct", "deg"):
+            return (inner[0], ("neg", inner[1]))
+    if node[0] == "div" and node[1][0] == "num" and node[2][0] in ("pct", "deg") and node[2][1][0] == "num":
+        return (node[2][0], ("div", node[1], node[2][1]))
+    return node
+
+
+def _added(tokens: list[Token]) -> Scalar | None:
+    """Return the sum of quantities in falling units, each number with one name behind it: ``2 m 50 cm``."""
+    if len(tokens) not in (4, 6, 8) or any(t.kind != "num" for t in tokens[::2]):
+        return None
+    names = [t.value for t in tokens[1::2]]
+    if not all(t.kind in ("let", "run", "word", "text") and (may_be(t.value)) for t in tokens[1::2]):
+        return None
+    parts = [Scalar(Value((t.number or Fraction(0),)), read_unit(n)) for t, n in zip(tokens[::2], names, strict=True)]
+    return in_falling_units(parts)
+
+
+def _quotient_of_units(tokens: list[Token]) -> Scalar | None:
+    """Return ``0.005 g/cm^3`` as measured: a letter over the name of a unit is no quotient of variables."""
+    at = next((k for k, t in enumerate(tokens) if t.kind in ("let", "run", "word", "text")), 0)
+    tail = tokens[at:]
+    over = any(a.value == "/" and b.kind in ("word", "text") for a, b in pairwise(tail))
+    named = [t for t in tail if t.kind in ("let", "run", "word", "text")]
+    if not at or tokens[at - 1].kind != "num" or len(tail) > 12 or not over or not all(may_be(t.value) for t in named):
+        return None
+    try:
+        return _measured(parse_whole(tokens[:at]), tail)
+    except Unreadable:
+        return None
+
+
+def as_measured(form: Scalar) -> Scalar:
+    """Return the reading of ``2 m`` as two metres; another scalar as it is."""
+    return form if form.perhaps is None else Scalar(form.perhaps[0], form.perhaps[1], bare=form.perhaps[0])
+
+
+def in_falling_units(parts: list[Scalar]) -> Scalar | None:
+    """Return the sum of ``1 hour`` and ``30 minutes`` in the last unit; None where they are separate quantities."""
+    total = parts[0]
+    for part in parts[1:]:
+        if not (total.unit and part.unit and total.unit[0] == part.unit[0] and total.unit[1] > part.unit[1]):
+            return None
+        a, b = total.value.exact, part.value.exact
+        if a is None or b is None or a.denominator != 1 or not 0 <= b * part.unit[1] < total.unit[1]:
+            return None
+        value = Value((a * total.unit[1] / part.unit[1] + b,))
+        total = Scalar(value, part.unit, bare=value)
+    return total
 
 
 def _compound(first: Scalar, second: Form | tuple[Node, Node]) -> Scalar:
@@ -94,7 +154,7 @@ def _temperature(tokens: list[Token]) -> Scalar | None:
     scale = {"C": "celsius", "F": "fahrenheit"}.get(tokens[-1].value)
     if scale is None or not any(t.kind == "cmd" and t.value in ("circ", "degree") for t in tokens[-4:-1]):
         return None
-    node = parse_whole(tokens[:-1])
+    node = _sign_inside(parse_whole(tokens[:-1]))
     return _measured(node[1], [Token("word", scale, True)]) if node[0] == "deg" else None
 
 
@@ -108,8 +168,6 @@ def _with_unit(node: Node, rest: list[Token], money: str, tokens: list[Token]) -
             return _measured(node[1], [Token("word", "degree", True), *rest])
         return _marked("deg", "deg", node[1] if node[0] == "deg" else node)
     if money:
-        from fractions import Fraction
-
         decimal = _decimal(node)
         value = evaluate(node)
         if rest and words != ["usd"] and read_unit(" ".join(words)) != (money, Fraction(1)):
@@ -169,14 +227,15 @@ def _significant(node: Node) -> int:
 
 def _perhaps(tokens: list[Token]) -> tuple[Value, Unit] | None:
     """Return the reading of ``5 m`` or ``10 m/s`` as a measured quantity, beside five times m."""
-    at = next((k for k, t in enumerate(tokens) if t.kind in ("let", "run")), 0)
+    micro = len(tokens) > 2 and tokens[-2].kind == "cmd" and tokens[-2].value == "mu"
+    at = len(tokens) - 2 if micro else next((k for k, t in enumerate(tokens) if t.kind in ("let", "run")), 0)
     tail = tokens[at:]
     if at == 0 or tokens[at - 1].kind not in ("num", "op") or len(tail) > 8:
         return None
-    for token in tail:
+    for token in tail[micro:]:
         if token.kind == "let" and token.value not in SINGLE_LETTERS:
             return None
-        if token.kind == "run" and not is_known(token.value):
+        if token.kind == "run" and not may_be(token.value):
             return None
         if token.kind not in ("let", "run", "num") and not (token.kind == "op" and token.value in "/^{}-"):
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from selfevolve.answers import _scalar
 from selfevolve.answers._atoms import Node
 from selfevolve.answers._brackets import depths, is_close, is_open
+from selfevolve.answers._combine import combine
 from selfevolve.answers._forms import (
     Cases,
     End,
@@ -12,7 +13,6 @@ from selfevolve.answers._forms import (
     Group,
     Matrix,
     Named,
-    Record,
     Region,
     Scalar,
     Text,
@@ -26,6 +26,7 @@ from selfevolve.answers._nodes import symbols
 from selfevolve.answers._numeric import Value, evaluate, infinity
 from selfevolve.answers._parser import Parser, parse_whole
 from selfevolve.answers._relations import TURNED, half_line, relation
+from selfevolve.answers._shapes import column_names, inside_bars, is_named_point, unlike_each, without_transposition
 from selfevolve.answers._tokens import Token, Unreadable, tokenise
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
@@ -81,12 +82,16 @@ class Reader:
 
     @staticmethod
     def several(tokens: list[Token]) -> Form:
+        if len(tokens) > 1 and tokens[0].kind in ("word", "text") and tokens[0].value.lower() in ("either", "both"):
+            tokens = tokens[1:]
         parts, joints = split(tokens, _joint)
         kept = [p for p in parts if p]
         if len(kept) > 200:
             raise Unreadable("more than 200 values")
         if len(kept) == 1:
             return Reader.item(kept[0])
+        if (unlike := unlike_each(kept, _relation)) is not None:
+            return intersection([f for f in map(Reader.item, unlike) if isinstance(f, Region)])
         forms = [Reader.item(p) for p in kept]
         return combine(forms, set(joints))
 
@@ -123,6 +128,11 @@ class Reader:
 
     @staticmethod
     def equation(parts: list[list[Token]]) -> Form:
+        if len(parts) == 2 and len(parts[1]) == 1 and parts[1][0].kind == "let" and name_of(parts[0]) is None:
+            parts = parts[::-1]  # 5 = x
+        if (names := column_names(parts[0])) and len(parts) == 2:
+            plain = Reader.plain(parts[1])
+            return Named(names, plain, plain)
         name = name_of(parts[0])
         if name is not None:
             plain = Reader.plain(parts[-1])
@@ -136,12 +146,15 @@ class Reader:
         if len(parts) > 2:
             return Reader.plain(parts[-1])
         left, right = parse_whole(parts[0]), parse_whole(parts[1])
-        if not symbols(left):
+        if not symbols(left) and not symbols(right):
             return Reader.plain(parts[1])
         return relation("=", left, right)
 
     @staticmethod
     def inequality(parts: list[list[Token]], relations: list[str]) -> Form:
+        size = _absolute(parts, relations)
+        if size is not None:
+            return size
         named = [name_of(p) for p in parts]
         at = [k for k, name in enumerate(named) if name]
         if len(at) == 1:
@@ -174,6 +187,12 @@ class Reader:
             grouped = Reader.bracketed(tokens)
             if grouped is not None:
                 return grouped
+        if (upright := _transposed(tokens)) is not None:
+            return upright
+        if is_named_point(tokens):
+            inner = Reader.bracketed(tokens[1:])
+            if isinstance(inner, Group):
+                return Named(first.value, inner, inner)
         if len(tokens) == 1 and first.kind == "cmd" and first.value in ("ldots", "dots", "cdots", "dotsc"):
             return Text("...", "...")
         return Reader.scalar(tokens)
@@ -183,7 +202,7 @@ class Reader:
         """Return the group in one pair of brackets; None where the brackets only hold one expression."""
         opening, closing, inner = tokens[0], tokens[-1], tokens[1:-1]
         if opening.kind == "op" and opening.value == "{":
-            if any(t.kind == "cmd" and t.value == "choose" for t in inner):
+            if any(t.kind == "cmd" and t.value in ("choose", "over") for t in inner):
                 return None
             return Reader.several(inner) if inner else None
         if opening.kind == "cmd" and opening.value == "{":
@@ -209,6 +228,10 @@ class Reader:
                 return Matrix(tuple(tuple(c.value for c in r if isinstance(c, Scalar)) for r in rows_of))
         if all(isinstance(f, Named) for f in forms):
             return combine(list(forms), {"list"})
+        two = [k for k, f in enumerate(forms) if isinstance(f, Group) and f.kind == "list"]
+        if len(two) == 1 and isinstance(several := forms[two[0]], Group):  # (0, ±2) stands for two points
+            before, behind = forms[: two[0]], forms[two[0] + 1 :]
+            return Group("list", tuple(Group(kind, (*before, one, *behind)) for one in several.items))
         return Group(kind, forms)
 
     @staticmethod
@@ -219,9 +242,38 @@ class Reader:
         if isinstance(found, tuple):
             if found[0][0] == "matrix":
                 return matrix([list(row) for row in found[0][1]])
-            first, second = found
-            return combine([_scalar.from_node(first, 1), _scalar.from_node(second, -1)], {"list"})
+            both = [_scalar.from_node(found[0], 1), _scalar.from_node(found[1], -1)]
+            return both[0] if both[0].key == both[1].key else combine(list(both), {"list"})
         return found
+
+
+def _transposed(tokens: list[Token]) -> Matrix | None:
+    """Return a matrix, or a row written as a point, with ``^T`` behind it."""
+    rest = without_transposition(tokens)
+    form = None if rest is None else Reader.plain(rest)
+    if isinstance(form, Matrix):
+        return Matrix(tuple(zip(*form.rows, strict=True)))
+    if isinstance(form, Group) and form.kind in ("()", "[]"):
+        values = [f.value for f in form.items if isinstance(f, Scalar)]
+        return Matrix(tuple((v,) for v in values)) if len(values) == len(form.items) else None
+    return None
+
+
+def _absolute(parts: list[list[Token]], relations: list[str]) -> Region | None:
+    """Return the numbers for which ``|x - 2| < 3`` or its like holds; None for anything else."""
+    if len(parts) != 2 or relations[0] not in TURNED:
+        return None
+    turned = inside_bars(parts[0]) is None
+    inner, bound = inside_bars(parts[1 if turned else 0]), parts[0 if turned else 1]
+    if inner is None or endpoint(bound) is None:
+        return None
+    sign = TURNED[relations[0]] if turned else relations[0]
+    minus = [Token("op", "-", False), Token("op", "(", False), *bound, Token("op", ")", False)]
+    both = [Reader.inequality([inner, bound], [sign]), Reader.inequality([inner, minus], [TURNED[sign]])]
+    regions = [r for r in both if isinstance(r, Region)]
+    if len(regions) != 2:
+        return None
+    return union(regions) if sign[0] == ">" else intersection(regions)
 
 
 def matrix(rows: list[list[Node]]) -> Form:
@@ -229,45 +281,6 @@ def matrix(rows: list[list[Node]]) -> Form:
     if len({len(row) for row in rows}) != 1 or sum(len(row) for row in rows) > 400:
         raise Unreadable("a matrix with rows of unlike length")
     return Matrix(tuple(tuple(evaluate(cell) for cell in row) for row in rows))
-
-
-def combine(forms: list[Form], joints: set[str]) -> Form:
-    """Return the form of several values in a row."""
-    flat: list[Form] = []
-    for form in forms:  # 1 ± 2 gives two values
-        flat.extend(form.items if isinstance(form, Group) and form.kind == "list" else [form])
-    if all(isinstance(f, Region) for f in flat) and joints & {"or", "and"}:
-        regions = [f for f in flat if isinstance(f, Region)]
-        if len({r.variable for r in regions}) == 1:
-            return union(regions) if "or" in joints else intersection(regions)
-    named = [f for f in flat if isinstance(f, Named)]
-    if named and isinstance(flat[0], Named) and len(named) in (1, len(flat)):
-        names = [f.name for f in named]
-        if len(set(names)) == 1:
-            inner = tuple(f.form if isinstance(f, Named) else f for f in flat)
-            plain = tuple(f.plain if isinstance(f, Named) else f for f in flat)
-            return Named(names[0], _listed(inner, joints), _listed(plain, joints))
-        return _records(named)
-    return _listed(tuple(flat), joints)
-
-
-def _listed(forms: tuple[Form, ...], joints: set[str]) -> Form:
-    ordered = any(isinstance(f, Text) and f.words == "..." for f in forms)
-    if "or" in joints and len({f.key for f in forms}) == 1:
-        return forms[0]
-    return Group("list", forms, ordered, either="or" in joints)
-
-
-def _records(named: list[Named]) -> Form:
-    names = [f.name for f in named]
-    period = names.index(names[0], 1) if names[0] in names[1:] else len(names)
-    if names != names[:period] * (len(names) // period) or len(set(names[:period])) != period:
-        raise Unreadable("left-hand sides that repeat out of turn")
-    records = [
-        Record(tuple(names[:period]), tuple(f.plain for f in named[k : k + period]))
-        for k in range(0, len(named), period)
-    ]
-    return records[0] if len(records) == 1 else Group("list", tuple(records))
 
 
 def endpoint(tokens: list[Token]) -> Value | None:
@@ -343,9 +356,21 @@ def _set_form(inner: list[Token]) -> Form:
     return Group("set", (form,))
 
 
+def _condition(cell: list[Token]) -> list[Token]:
+    """Return a cell without the "if" before its condition and the comma or full stop behind it."""
+    while cell and cell[0].kind in ("word", "text") and cell[0].value.strip(" ,").lower() in ("if", "for", "when"):
+        cell = cell[1:]
+    while cell and cell[-1].kind == "op" and cell[-1].value in ",;.":
+        cell = cell[:-1]
+    return cell
+
+
 def _cases(tokens: list[Token]) -> Form:
     parser = Parser([*tokens[1:], _END])
     _, rows = parser.environment_rows()
     if parser.now.kind != "end":
         raise Unreadable("something stands behind the cases")
-    return Cases(tuple(tuple(Reader.several(cell) for cell in row if cell) for row in rows))
+    read = tuple(tuple(Reader.several(cell) for cell in map(_condition, row) if cell) for row in rows)
+    if read and all(len(row) == 1 and isinstance(row[0], Named) for row in read):
+        return combine([row[0] for row in read], {"list"})  # a solved system
+    return Cases(read)

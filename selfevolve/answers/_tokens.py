@@ -32,7 +32,7 @@ class Token:
 FUNCTIONS = frozenset(
     words(
         "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh coth ln log lg exp sqrt cbrt abs "
-        "gcd lcm max min floor ceil det binom asin acos atan factorial sign sgn"
+        "gcd lcm max min floor ceil det binom asin acos atan factorial sign sgn cis"
     )
 )
 CONSTANTS = {"pi": "pi", "infinity": "infty", "infty": "infty", "inf": "infty", "oo": "infty"}
@@ -168,7 +168,7 @@ class _Scanner:
         return True
 
     def letters(self, run: str) -> None:
-        if run in ("min", "sec") and self.out and self.out[-1].kind == "num":
+        if run in ("min", "sec") and self.out and (self.out[-1].kind == "num" or self.out[-1].value == "/"):
             self.add("word", run)  # of time
         elif run in FUNCTIONS:
             self.add("func", run)
@@ -214,13 +214,16 @@ class _Scanner:
             return
         end = matching_brace(self.text, self.at)
         content = self.text[self.at + 1 : end].strip()
+        parted = self.spaced or self.text[self.at + 1] == " "
         if re.fullmatch(r"\([A-Za-z]\)", content):  # an option's letter
             content = content[1]
         self.at = end + 1
         self.spaced = True
         if re.fullmatch(r"[A-Za-z]", content):
             before = self.out[-1] if self.out else Token("end", "", False)
-            measured = content in SINGLE_LETTERS and (before.kind == "num" or before.value in (")", "}"))
+            measured = (content in SINGLE_LETTERS or (parted and content in "CFTH")) and (
+                before.kind == "num" or before.value in (")", "}")
+            )
             self.add("text" if measured else "let", content)
         elif content in FUNCTIONS:
             self.spaced = True

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from selfevolve.answers._words import words
+
 Unit = tuple[str, Fraction]
 
 _LENGTH = {"mm": "1/1000", "millimeter": "1/1000", "millimetre": "1/1000", "cm": "1/100", "centimeter": "1/100",
@@ -39,16 +41,39 @@ for _alias, _dimension in {
     "N": "newton", "newton": "newton", "J": "joule", "joule": "joule", "W": "watt", "watt": "watt", "V": "volt",
     "volt": "volt", "A": "ampere", "ampere": "ampere", "K": "kelvin", "kelvin": "kelvin", "Hz": "hertz",
     "hertz": "hertz", "mol": "mole", "mole": "mole", "Pa": "pascal", "pascal": "pascal",
-    "eV": "eV", "kWh": "kWh", "acre": "acre", "gallon": "gallon",
+    "eV": "eV", "acre": "acre", "gallon": "gallon",
 }.items():  # fmt: skip
     _TABLE[_alias] = (_dimension, Fraction(1))
 
-_TABLE["mph"] = ("length/time", Fraction(1609344, 3600000))
+_PREFIXES = {"k": "1000", "M": "1000000", "G": "1000000000", "m": "1/1000", "\u00b5": "1/1000000"}
+_LONG_PREFIXES = {"kilo": "1000", "mega": "1000000", "giga": "1000000000", "milli": "1/1000", "micro": "1/1000000",
+                  "nano": "1/1000000000", "centi": "1/100"}  # fmt: skip
+_SMALL = {"nm": "1/1000000000", "ns": "1/1000000000", "\u00b5m": "1/1000000", "\u00b5s": "1/1000000",
+          "\u00b5g": "1/1000000000"}  # fmt: skip
+_TABLE |= {"mph": ("length/time", Fraction(1609344, 3600000)), "Wh": ("joule", Fraction(3600))}
+_TABLE |= {"cal": ("joule", Fraction(4184, 1000)), "calorie": ("joule", Fraction(4184, 1000))}
+for _symbol in ("N", "J", "W", "V", "A", "Hz", "Pa", "eV", "mol", "Wh", "cal"):
+    for _prefix, _factor in _PREFIXES.items():
+        _TABLE.setdefault(_prefix + _symbol, (_TABLE[_symbol][0], Fraction(_factor) * _TABLE[_symbol][1]))
+for _word in words("newton joule watt volt ampere hertz pascal mole meter metre gram second calorie"):
+    for _prefix, _factor in _LONG_PREFIXES.items():
+        _TABLE.setdefault(_prefix + _word, (_TABLE[_word][0], Fraction(_factor) * _TABLE[_word][1]))
+for _symbol, _factor in _SMALL.items():
+    _TABLE[_symbol] = ({"m": "length", "s": "time", "g": "mass"}[_symbol[-1]], Fraction(_factor))
+# letters that may be a unit or a product of variables
+AMBIGUOUS = frozenset(["nm", "ns", "mN", "mV", "mA", "mW", "mJ", "kV", "kN", "kA", "GV", "MN", "MV", "MA"])
+
+# What derived units are made of, in the base units above.
+_DERIVED = {
+    "newton": {"mass": 1, "length": 1, "time": -2}, "joule": {"mass": 1, "length": 2, "time": -2},
+    "watt": {"mass": 1, "length": 2, "time": -3}, "pascal": {"mass": 1, "length": -1, "time": -2},
+    "hertz": {"time": -1},
+}  # fmt: skip
 
 # Words that count without measuring: "5 units" is 5.
 _NEUTRAL = {"", "unit", "square unit", "cubic unit", "unit^2", "unit^3", "squared unit", "sq unit", "u", "in total"}
 _POWER_WORDS = (("square ", "^2"), ("sq ", "^2"), ("sq. ", "^2"), ("cubic ", "^3"))
-_SIMPLE = re.compile(r"([A-Za-z]+)(?:\^(-?\d))?")
+_SIMPLE = re.compile(r"([A-Za-z\u00b5]+)(?:\^(-?\d))?")
 SINGLE_LETTERS = frozenset("msghLNJWVAK")  # unit signs that could also be a variable
 
 
@@ -65,6 +90,11 @@ def _singular(word: str) -> str:
 
 def is_known(word: str) -> bool:
     """Return True for a word that the table names as a unit, in singular or plural."""
+    return word not in AMBIGUOUS and _singular(word) in _TABLE
+
+
+def may_be(word: str) -> bool:
+    """Return True for a known unit, and for letters that may be one or a product of variables (``nm``)."""
     return _singular(word) in _TABLE
 
 
@@ -73,6 +103,7 @@ def read_unit(text: str) -> Unit | None:
 
     ``text`` may hold powers and quotients: ``"cm^2"``, ``"square meters"``, ``"miles per hour"``, ``"m/s"``.
     """
+    text = re.sub(r"\\?mu\s*(?=[msg](?![A-Za-z]))", "\u00b5", text)
     plain = re.sub(r"\s+", " ", re.sub(r"[{}()\\.]", "", text)).strip()
     plain = re.sub(r"\s*\^\s*", "^", plain)
     plain = re.sub(r"(?i)^degrees? (?=[A-Z])", "", plain)  # degrees Celsius
@@ -83,21 +114,44 @@ def read_unit(text: str) -> Unit | None:
             break
     if plain.lower() in _NEUTRAL or _singular(plain) in _NEUTRAL:
         return None
-    dimension, factor = "", Fraction(1)
+    powers: dict[str, int] = {}
+    factor = Fraction(1)
     for index, part in enumerate(re.split(r"\s*/\s*|\s+per\s+", plain)):
         found = _read_product(part + (power if index == 0 else ""))
-        dimension += ("/" if index else "") + found[0]
+        for name, exponent in found[0].items():
+            powers[name] = powers.get(name, 0) + (-exponent if index else exponent)
         factor = factor / found[1] if index else factor * found[1]
-    return dimension, factor
+    return _named(powers), factor
 
 
-def _read_product(part: str) -> Unit:
-    simple = _SIMPLE.fullmatch(part)
-    if simple and _singular(simple.group(1)) in _TABLE:
-        name, factor = _TABLE[_singular(simple.group(1))]
-        power = int(simple.group(2) or 1)
-        if power != 1:
-            name = f"{name}^{power}"
-        return name, factor**power
-    words = part.split(" ")
-    return " ".join(_singular(w) for w in words), Fraction(1)
+def _named(powers: dict[str, int]) -> str:
+    """Return the name of a dimension: its parts in order, as in ``length*time^-2``."""
+    kept = sorted((name, power) for name, power in powers.items() if power)
+    return "*".join(name if power == 1 else f"{name}^{power}" for name, power in kept)
+
+
+def _read_product(part: str) -> tuple[dict[str, int], Fraction]:
+    """Return the powers of base units, and the factor, of ``kg m^2`` or of one name such as ``cm``."""
+    pieces = [p for p in re.split(r"\s*(?:\*|cdot|\s)\s*", part.strip()) if p]
+    simple = [_SIMPLE.fullmatch(p) for p in pieces]
+    if pieces and _singular(part) not in _TABLE and all(m and _singular(m.group(1)) in _TABLE for m in simple):
+        powers: dict[str, int] = {}
+        factor = Fraction(1)
+        for match in simple:
+            assert match is not None
+            name, one = _TABLE[_singular(match.group(1))]
+            exponent = int(match.group(2) or 1)
+            for base, times in _base(name).items():
+                powers[base] = powers.get(base, 0) + times * exponent
+            factor *= one**exponent
+        return powers, factor
+    if _singular(part) in _TABLE:
+        name, factor = _TABLE[_singular(part)]
+        return _base(name), factor
+    return {" ".join(_singular(w) for w in part.split(" ")): 1}, Fraction(1)
+
+
+def _base(name: str) -> dict[str, int]:
+    if name == "length^3":
+        return {"length": 3}
+    return {"length": 1, "time": -1} if name == "length/time" else _DERIVED.get(name, {name: 1})

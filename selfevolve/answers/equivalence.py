@@ -60,6 +60,9 @@ _COMMANDS = frozenset(
         "emptyset varnothing setminus mid infty det"
     )
 )
+_ENGLISH = frozenset(words("to or is in at of on by an as if it no we be do so he up us my me"))  # not products
+# What the tools are there for: where neither text has any of it, they read an odd notation by guesswork.
+_BEYOND = re.compile(r"\\(?:i*int|oint|sum|prod|lim|partial|nabla|begin)(?![a-zA-Z])")
 _ENVIRONMENTS = frozenset(["pmatrix", "bmatrix", "matrix", "vmatrix", "cases", "array"])
 _DIFFERENTIAL = re.compile(r"d[a-z]|[a-zA-Z]{1,2}")
 
@@ -124,6 +127,10 @@ def _symbolic(first: str, second: str) -> Comparison:
         return Comparison(Equivalence.UNDECIDED, str(error), Route.NONE)
     if verdict is None:
         return Comparison(Equivalence.UNDECIDED, by, Route.NONE)
+    if verdict is False and not any(_BEYOND.search(formula) for formula in formulas):
+        return Comparison(
+            Equivalence.UNDECIDED, f"{by} sees no equality in a notation that is not read here", Route.NONE
+        )
     return Comparison(_verdict(verdict), f"{by} finds them {'equal' if verdict else 'unequal'}", Route.SYMBOLIC)
 
 
@@ -159,10 +166,14 @@ def unsafe(text: str) -> str:
         if word.startswith("\\"):
             if word[1:] not in _COMMANDS:
                 return f"the command {word}"
-        elif word not in _PLAIN_WORDS and word not in _ENVIRONMENTS and not _DIFFERENTIAL.fullmatch(word):
+        elif word in _ENGLISH or (
+            word not in _PLAIN_WORDS and word not in _ENVIRONMENTS and not _DIFFERENTIAL.fullmatch(word)
+        ):
             return f"the word {word}"
-    if not balanced(text):
+    if not balanced(text) or text.count("\\{") != text.count("\\}"):
         return "brackets that do not balance"
+    if re.search(r"[-+*/^_=<>]\s*\Z", text):
+        return "an operator at the end"
     if re.search(r"\^[^^]{0,40}\^", text) or re.search(r"\d{7,}\s*!|!\s*[)}]*\s*!|\^\s*\{?\s*\d{5,}", text):
         return "a tower of powers or factorials"
     return ""

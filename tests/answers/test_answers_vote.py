@@ -71,6 +71,24 @@ def test_huge_answers_do_not_stop_the_vote() -> None:
     assert found.answer == "5" and found.clusters[0][1] == 3
 
 
+def test_clusters_do_not_depend_on_the_order_of_the_samples() -> None:
+    samples = [
+        "(1,3)",
+        "1<x<3",
+        "]1,3[",
+        "5 ft 6 in",
+        "66 in",
+        "no solutions",
+        r"\emptyset",
+        "Jan 3, 2001",
+        "2001-01-03",
+    ]
+    samples += ["0.12345678901", "0.12345678902", "2 to 7", "7 to 2", "22:00", "10 a.m."]
+    for turn in range(len(samples)):
+        found = vote(samples[turn:] + samples[:turn])
+        assert sorted(size for _, size in found.clusters) == sorted([3, 2, 2, 2, 1, 1, 1, 1, 1, 1]), turn
+
+
 def test_vote_many_and_frozen() -> None:
     votes = vote_many([["1", "1"], [None]], "asked")
     assert [v.share for v in votes] == [1.0, 0.0]
