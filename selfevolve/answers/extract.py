@@ -28,7 +28,9 @@ _NUMBER = re.compile(
 _RAISED = re.compile(r"(?:\^|[\w)}\]]\*\*)\s*[{(]?\Z")  # what stands before an exponent
 _POWER = re.compile(r"\s*(?:\^(?!\s*\{?\s*(?:\\circ|°))|\*\*\s*[0-9({]|[⁰¹²³⁴-⁹])")  # what stands behind a base
 _BEFORE_A_SIGN = ("", *" \t\n(=$*:,{[~\"'")  # elsewhere a minus is an operator or a dash
-_MARKER = re.compile(r"(?:final\s+)?answer\s*(?:is\b\s*)?[:=]?", re.IGNORECASE)
+_MARKER = re.compile(
+    r"\b(?:answer|(?:correct|right|best)\s+(?:option|choice))\b\W{0,3}?\s*(is\b\s*:?|[:=])?", re.IGNORECASE
+)
 _WRAPPING = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox|textrm)\s*\{([^{}]*)\}")
 
 
@@ -130,7 +132,7 @@ def extract_choice(text: str, labels: str = "A-D", finish_reason: str = "stop") 
     stated = extract(rest) if _BOX.search(rest) else _after_marker(rest)
     if stated is None:
         return None
-    plain = re.sub(r"[*$`_\"'“”<>]|\\[()\[\]]", "", _WRAPPING.sub(r"\1", stated)).strip()
+    plain = re.sub(r"[*$`_~\"'“”<>]|\\[()\[\]]", "", _WRAPPING.sub(r"\1", stated)).strip()
     plain = re.sub(r"\A[-–—\s]*(?:(?:option|choice|letter)\b\s*:?\s*)?[(\[{]*\s*", "", plain, flags=re.IGNORECASE)
     if re.fullmatch(r"[a-z]\W*", plain):
         plain = plain.upper()
@@ -138,7 +140,7 @@ def extract_choice(text: str, labels: str = "A-D", finish_reason: str = "stop") 
     if match is None or match.group(1) not in allowed:
         return None
     behind = re.sub(r"^[)\]}.:\s]+", "", plain[1:])
-    another = re.match(r"(?:[/,&|+]|and\b|or\b)\s*\(?[A-Z](?![A-Za-z])|\(?[A-Z][)\].]*\Z", behind)
+    another = re.match(r"(?:[/,;&|+]|and\b|or\b)\s*\(?[A-Z](?![A-Za-z])|\(?[A-Z][)\].]*\Z", behind)
     return None if another else match.group(1)
 
 
@@ -154,7 +156,8 @@ def _after_marker(text: str) -> str | None:
         return str(tags[-1])
     markers = list(_MARKER.finditer(text))
     if markers:
-        return text[markers[-1].end() :].strip() or None
+        stated = [m for m in markers if m.group(1)]  # "answer:" and "answer is" before a bare "answer"
+        return text[(stated or markers)[-1].end() :].strip() or None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines and re.fullmatch(r"\W*[A-Z]\W*", lines[-1]) else None
 

@@ -89,6 +89,12 @@ def test_final_number(text: str, number: str | None) -> None:
         ("Answer: E", None),
         ("Answer: Anna", None),
         ("A is wrong, C is wrong", None),
+        ("The best answer is B. The other answers are wrong.", "B"),
+        ("Answer: B\n\nExplanation: the answer A is wrong", "B"),
+        ("The correct option is C", "C"),
+        ("Answer: B; C", None),
+        (r"\boxed{\mathrm{~B}}", "B"),
+        ("**Answer:** B", "B"),
         (r"\boxed{B", None),
         # decoration
         (r"\boxed{c}", "C"),
