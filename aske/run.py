@@ -232,19 +232,11 @@ def refuse_failed_wave(run: Run, replies: Iterable[Reply], what: str) -> None:
 
 
 def _refuse_lost_sessions(run: Run, records: Sequence[SessionRecord], what: str) -> None:
-    """Stop where failed calls ended all sessions, or none could begin, and so a wave would tell nothing.
-
-    A server that dies midway fails few calls, the last of each. Replies that may be longer than the asker's context
-    leave no place for the first prompt.
+    """Stop where failed calls ended all sessions: a server that dies midway fails few calls, the last of each.
 
     Raises:
         AskeError: with the most frequent failure.
     """
-    if records and all(r.grade.reason is Reason.CONTEXT_EXHAUSTED and not r.calls for r in records):
-        raise AskeError(
-            f"{what}: no session could begin: {records[0].grade.detail}",
-            "The wave is not written. Lower samplings.asker.max_tokens, or name an asker with a longer context.",
-        )
     lost = [r.grade.detail for r in records if r.grade.reason in (Reason.HTTP, Reason.TIMEOUT)]
     if len(lost) == len(records) > 1:
         text, count = Counter(lost).most_common(1)[0]

@@ -45,7 +45,7 @@ from selfevolve.config.asker import (
     dump_asker_training,
 )
 from selfevolve.config.backends import Backend
-from selfevolve.config.yaml_text import parse_mapping
+from selfevolve.config.yaml_text import read_mapping
 from selfevolve.embed import load_embedder
 from selfevolve.environment import environment
 from selfevolve.errors import ConfigChangedError, DamagedFileError, RunFolderError, UserError
@@ -88,7 +88,7 @@ def _train_and_measure(settings: AskerTraining, out: Path, models: _Models, prog
     trained = out / CHECKPOINT
     if not trained.is_dir():
         _train(settings, out, models, exam, progress)
-    rows = [row for row in _read(out / EVALUATION) if row["step"] < settings.steps]
+    rows = [row for row in _read(out / EVALUATION) if row.get("step", settings.steps) < settings.steps]
     if not rows:
         raise DamagedFileError(f"{out / EVALUATION} holds no measurement from before training", _REMEDY.format(out))
     after = evaluate(exam, models.sampler(Backend(), str(trained), "trained"), settings.steps, out / EVALUATIONS)
@@ -122,7 +122,7 @@ def _claim(settings: AskerTraining, out: Path) -> None:
     """Make the folder, or see that it was made with these settings; what an unfinished training left goes."""
     config = out / CONFIG
     if config.is_file():
-        made, _ = parse_mapping(config.read_text(encoding="utf-8"), str(config))
+        made, _ = read_mapping(config, str(config))
         old, new = asker_training_from(made, str(config)).model_dump(mode="json"), settings.model_dump(mode="json")
         changed = [f"  {k}: {old[k]} -> {new[k]}" for k in new if old[k] != new[k] and k != "save_minutes"]
         if changed:

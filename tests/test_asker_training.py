@@ -13,7 +13,7 @@ from selfevolve.ask_e import Table
 from selfevolve.asker_evaluation import Exam, audit_figures, evaluate
 from selfevolve.backbones import SHIPPED
 from selfevolve.config.asker import backend_of, dump_asker_training, load_asker_training
-from selfevolve.errors import ConfigChangedError, ConfigError, RunFolderError, UserError
+from selfevolve.errors import ConfigChangedError, ConfigError, DamagedFileError, RunFolderError, UserError
 from selfevolve.jsonl import read_jsonl
 from selfevolve.sampling import Prompt, Sampling, ScriptedSampler
 from selfevolve.testbed import oracle
@@ -150,6 +150,28 @@ TINY = [
     "steps=1", "groups=2", "sessions=4", "update_groups=1", "probes=1", "evaluation.sessions=2", "evaluation.resamples=2",
     "heldout_pairs=[[rung-2, base]]", "train_pairs=[[rung-2, rung-4]]",
 ]  # fmt: skip
+
+
+def test_damaged_files_of_a_folder_are_told(tmp_path: Path) -> None:
+    from selfevolve.asker_training import train_asker
+
+    settings = load_asker_training(SHIPPED_SETTINGS, TINY)
+    (tmp_path / "config.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        train_asker(settings, tmp_path)
+    (tmp_path / "config.yaml").write_text(dump_asker_training(settings))
+    for content in ('{"a": 1', "[]", ""):
+        (tmp_path / "summary.json").write_text(content)
+        with pytest.raises(DamagedFileError, match="it is made anew"):
+            train_asker(settings, tmp_path)
+
+
+def test_a_model_that_is_not_there_leaves_no_folder(tmp_path: Path) -> None:
+    from selfevolve.asker_training import train_asker
+
+    with pytest.raises(UserError, match=r"solvers\.rung-4 is 'a/b/c', and there is no such folder"):
+        train_asker(load_asker_training(SHIPPED_SETTINGS, [*TINY, "solvers.rung-4=a/b/c"]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_with_other_settings_is_refused(tmp_path: Path) -> None:

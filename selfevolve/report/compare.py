@@ -178,9 +178,11 @@ def write_setting(flat: dict[str, Any], key: str) -> str:
 def group_measure(group: Group, place: int, figure: Figure) -> Measure:
     """Return a group's figure: of one run its own interval, of several the mean over seeds with Student's interval."""
     found = join([at(run, place, figure) for run in group.runs])
-    if not figure.percent or found.low is None or found.high is None:
+    if not (figure.percent or figure.count) or found.low is None or found.high is None:
         return found
-    return Measure(found.value, max(0.0, found.low), min(1.0, found.high), found.k, found.n)  # a share stays in [0, 1]
+    # Student's interval knows no bounds; a share stays in [0, 1], and a count does not fall below 0
+    high = min(1.0, found.high) if figure.percent else found.high
+    return Measure(found.value, max(0.0, found.low), high, found.k, found.n)
 
 
 def group_change(group: Group, first: int, last: int, figure: Figure) -> Measure:

@@ -33,6 +33,7 @@ class Figure:
     label: str  # title of a chart, head of a row
     note: str  # one line under the title: what is counted
     percent: bool = True  # a share of 1, written in per cent
+    count: bool = False  # a number of things, so never below 0
 
 
 VALID = Figure("valid_rate", "Question validity", "share of the parsed questions that are valid")
@@ -64,8 +65,8 @@ CALIBRATED = Figure("calibrated_rate", "Calibrated", "candidates that exactly on
 TOO_EASY = Figure("too_easy_rate", "Too easy", "candidates that both boundary solvers answer rightly")
 TOO_HARD = Figure("too_hard_rate", "Too hard", "candidates that neither boundary solver answers rightly")
 REWARD = Figure("reward_mean", "Mean reward", "over all candidates of the questioner's steps", percent=False)
-PATTERNS = Figure("distinct_patterns", "Distinct patterns", "patterns met at least once", percent=False)
-KEPT = Figure("kept", "Kept questions", "questions that became solver data", percent=False)
+PATTERNS = Figure("distinct_patterns", "Distinct patterns", "patterns met at least once", percent=False, count=True)
+KEPT = Figure("kept", "Kept questions", "questions that became solver data", percent=False, count=True)
 
 TABLE = (
     VALID, VALID_KEPT, TOP5, TOP5_KEPT, LABELS, LABEL_RIGHT, SAMPLED, GREEDY, BALANCED, INVALID_RECALL, VALID_RECALL,

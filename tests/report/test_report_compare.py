@@ -13,7 +13,7 @@ from selfevolve.errors import UserError
 from selfevolve.rates import Rate
 from selfevolve.report import write_comparison, write_report
 from selfevolve.report.compare import Pairing, compare_runs, difference, group_change, group_measure, least_p, subtract
-from selfevolve.report.figures import SAMPLED, VALID, read_measure
+from selfevolve.report.figures import KEPT, REWARD, SAMPLED, VALID, read_measure
 
 
 def make(folder: Path, name: str, seed: int, valid: list[float], **config: Any) -> Path:
@@ -30,6 +30,21 @@ def judge(folder: Path, source: str) -> None:
     stage = folder / "rounds/01/assessment"
     stage.mkdir(parents=True)
     (stage / "assessed.jsonl").write_text(json.dumps({"id": "a", "truth": {"source": source, "valid": True}}) + "\n")
+
+
+def test_the_interval_of_a_count_stays_above_zero(tmp_path: Path) -> None:
+    for seed, kept in enumerate((10, 90)):
+        folder = make(tmp_path / str(seed), "a", seed, [0.5])
+        row = {"round": 1, "valid_rate": Rate(5, 10).to_json(), "kept": kept, "reward_mean": float(kept)}
+        (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    other = make(tmp_path / "b", "b", 0, [0.5])
+    group = compare_runs([tmp_path / "0", tmp_path / "1", other]).groups[0]
+    # mean 50, standard error 40, t(1) = 12.706
+    assert (group_measure(group, 1, KEPT).low, group_measure(group, 1, KEPT).high) == (
+        0.0,
+        pytest.approx(558.2, abs=0.1),
+    )
+    assert group_measure(group, 1, REWARD).low == pytest.approx(-458.2, abs=0.1)
 
 
 def test_the_difference_of_two_rates_is_newcombes() -> None:
