@@ -139,6 +139,15 @@ def test_a_file_that_is_no_yaml_is_told(tmp_path, capsys, command, content):
     assert "r.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe", b'{"question": "q"}\n', b"no JSON\n"])
+def test_a_wrong_file_of_labelled_questions_is_told(tmp_path, content):
+    from selfevolve.stages.initialisation import read_initialisation_data
+
+    (tmp_path / "d.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match="initialisation.data is .*d.jsonl"):
+        read_initialisation_data(str(tmp_path / "d.jsonl"))
+
+
 def test_a_defect_is_not_hidden(monkeypatch):
     def broken(*_):
         raise ValueError("a defect")

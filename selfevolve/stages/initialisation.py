@@ -19,13 +19,20 @@ TESTBED_DATA = SHIPPED.parent / "initialisation.jsonl"
 
 
 def read_initialisation_data(data: str) -> list[InitialisationExample]:
-    """Return the labelled questions that a recipe names: 'testbed', or a path."""
+    """Return the labelled questions that a recipe names: 'testbed', or a path.
+
+    Raises:
+        UserError: the file is not there, or a line of it is no example.
+    """
     path = TESTBED_DATA if data == "testbed" else Path(data)
     if not path.is_file():
         raise UserError(
             f"initialisation.data is {data!r}, but {path} does not exist", "give a JSONL file, or set it to testbed"
         )
-    return read_examples(path)
+    try:
+        return read_examples(path)
+    except ValueError as error:  # a line that is no example, or no UTF-8 text
+        raise UserError(f"initialisation.data is {data!r}: {error}", "mend the file; see docs/validity.md") from None
 
 
 def validity_reward(rollout: Rollout) -> float | None:
