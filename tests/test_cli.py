@@ -144,7 +144,7 @@ def test_a_wrong_file_of_labelled_questions_is_told(tmp_path, content):
     from selfevolve.stages.initialisation import read_initialisation_data
 
     (tmp_path / "d.jsonl").write_bytes(content)
-    with pytest.raises(UserError, match="initialisation.data is .*d.jsonl"):
+    with pytest.raises(UserError, match=r"initialisation\.data is .*d\.jsonl"):
         read_initialisation_data(str(tmp_path / "d.jsonl"))
 
 
