@@ -32,7 +32,7 @@ def read_initialisation_data(data: str) -> list[InitialisationExample]:
     try:
         return read_examples(path)
     except ValueError as error:  # a line that is no example, or no UTF-8 text
-        raise UserError(f"initialisation.data is {data!r}: {error}", "mend the file: JSON Lines, each with the keys named") from None
+        raise UserError(f"initialisation.data is {data!r}: {error}", "mend the line, or the file") from None
 
 
 def validity_reward(rollout: Rollout) -> float | None:
