@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 ADAPTER = "default"  # PEFT's name of the only adapter
 
@@ -24,6 +25,7 @@ def merged(policy: Any, trust_remote_code: bool = False) -> Any:
     base = policy.get_base_model()
     if base.dtype == torch.float32:
         return policy.merge_and_unload()
+    unset_hf_deepspeed_config()  # else transformers would shard what this process reads alone; the stage is over
     whole = AutoModelForCausalLM.from_pretrained(
         base.config._name_or_path, dtype=torch.float32, trust_remote_code=trust_remote_code, use_safetensors=True
     )

@@ -166,7 +166,7 @@ def test_ways_to_load_to_checkpoint_and_to_compute(run: Callable[..., list[Outco
         assert all(float((other.saved[name] - values).abs().max()) < 1e-4 for name, values in plain.saved.items())
     assert_same_training(tied_not, tied_not_alone)
     assert {values.dtype for values in half.saved.values()} == {torch.float32}  # trained weights stay wide
-    assert {values.dtype for values in half_lora.saved.values()} == {torch.bfloat16}  # frozen ones are as loaded
+    assert {values.dtype for values in half_lora.saved.values()} == {torch.float32}  # adapters merged in float32
     for outcome in (half, half_lora):
         assert outcome.facts("kl")[0] == pytest.approx(0.0, abs=1e-3) and len(outcome.texts) == 2
     assert all("no weight changed" in record["error"] for record in flat.ranks)  # on every process, so none waits
@@ -195,6 +195,7 @@ def test_deepspeed(run: Callable[..., list[Outcome]]) -> None:
         Case("stage2", BASE, "zero2"),
         Case("half2", BASE, "zero2", dtype="bfloat16", rate=1e-6),
         Case("half3", BASE, "zero3", dtype="bfloat16", rate=1e-6),
+        Case("half-lora", BASE, "zero3", lora=True, dtype="bfloat16", rate=1e-6),
     )
     assert two.ranks[0]["sharding"] == "zero3" and stage2.ranks[0]["sharding"] == "zero"
     assert_same_training(two, one)
