@@ -7,7 +7,7 @@ import errno
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from aske.errors import AskeError
@@ -131,7 +131,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 
     with Display() as display:
         run = start(bench, arguments.out, watch=display)
-    print(f"{arguments.out} is complete, {sum(run.written.values())} rows were written now")
+    _complete(arguments.out, run.written)
     return 0
 
 
@@ -144,8 +144,27 @@ def _resume(arguments: argparse.Namespace) -> int:
     bench = changed(read_config(arguments.folder)[0], arguments.overrides)
     with Display() as display:
         run = start(bench, arguments.folder, watch=display)
-    print(f"{arguments.folder} is complete, {sum(run.written.values())} rows were written now")
+    _complete(arguments.folder, run.written)
     return 0
+
+
+def _complete(folder: Path, written: Mapping[str, int]) -> None:
+    """Say what a benchmark holds; an asker none of whose sessions can be graded is told of."""
+    from aske.run import SESSIONS
+    from aske.store import read_rows
+
+    labels: dict[str, Counter[str]] = {}
+    reasons: dict[str, Counter[str]] = {}
+    for row in read_rows(folder / SESSIONS):
+        labels.setdefault(row["asker"], Counter())[row["label"]] += 1
+        if row["reason"]:
+            reasons.setdefault(row["asker"], Counter())[row["reason"]] += 1
+    for asker, found in labels.items():
+        print(f"{asker}: {', '.join(f'{label} {n}' for label, n in found.most_common())}")
+        if found["ungradable"] == found.total():
+            why = ", ".join(f"{reason} {n}" for reason, n in reasons[asker].most_common())
+            print(f"aske: warning: no session of {asker} can be graded ({why})", file=sys.stderr)
+    print(f"{folder} is complete, {sum(written.values())} rows were written now")
 
 
 def _check(arguments: argparse.Namespace) -> int:

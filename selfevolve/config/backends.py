@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -200,7 +201,7 @@ def table(recipe: Recipe) -> str:
 
 
 def absent(recipe: Recipe) -> list[str]:
-    """Return one line for each program or variable that a backend names and that is not there."""
+    """Return one line for each program, package or variable that a backend needs and that is not there."""
     found = []
     for place in places(recipe):
         b = place.backend
@@ -208,6 +209,9 @@ def absent(recipe: Recipe) -> list[str]:
         if program is not None and shutil.which(program) is None:
             what = "command" if b.command else "python"
             found.append(f"{place.key}.{what} names {program!r}, which is no program on this machine")
+        if b.kind in ("vllm", "server") and not (b.command or b.python) and find_spec("vllm") is None:
+            other = ", or give the python of an environment that has it" if b.kind == "server" else ""
+            found.append(f"{place.key}.kind is {b.kind}: vllm is not installed here; install selfevolve[vllm]{other}")
         if b.kind == "endpoint" and b.api_key_env and not os.environ.get(b.api_key_env, "").strip():
             found.append(f"{place.key}.api_key_env names {b.api_key_env}, which is not set in the environment")
     return list(dict.fromkeys(found))

@@ -58,11 +58,21 @@ def test_check_counts_and_starts_nothing(config, world, tmp_path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bench.yaml"]
 
 
+def test_an_asker_that_nothing_can_be_said_of_is_told(config, world, tmp_path, capsys):
+    assert main(["bench", config, "sessions=1", "askers.first.context=2500", "--out", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr()
+    assert "first: ungradable 3" in told.out
+    assert "warning: no session of first can be graded (context_exhausted 3)" in told.err
+    assert "no session of second" not in told.err
+
+
 def test_bench_resume_replay_regrade(config, world, tmp_path, capsys):
     out = tmp_path / "run"
     assert main(["bench", config, "sessions=2", "--out", str(out)]) == 0
     shown = capsys.readouterr()
-    assert "is complete" in shown.out
+    assert "is complete" in shown.out and "warning" not in shown.err
+    told = [line for line in shown.out.splitlines() if line.startswith(("first: ", "second: "))]
+    assert [sum(int(part.split()[-1]) for part in line.split(": ")[1].split(", ")) for line in told] == [6, 6]
     assert "sessions of first: 5 of 6" in shown.err
     assert len(lines(out, "sessions.jsonl")) == 12
 

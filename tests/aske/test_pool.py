@@ -344,7 +344,17 @@ def test_the_estimate_by_hand():
 def test_settings_are_read_as_yaml_1_2_and_no_key_stands_twice(tmp_path):
     from aske._yaml import parse_yaml
 
-    read = {"2e-6": 2e-6, "off": "off", "010": "010", "1:30": "1:30", "true": True, "3": 3, ".5": 0.5, "~": None, "": None}
+    read = {
+        "2e-6": 2e-6,
+        "off": "off",
+        "010": "010",
+        "1:30": "1:30",
+        "true": True,
+        "3": 3,
+        ".5": 0.5,
+        "~": None,
+        "": None,
+    }
     assert {text: parse_yaml(f"a: {text}")["a"] for text in read} == read
     path = tmp_path / "twice.yaml"
     path.write_text("name: one\nseed: 1\nname: two\n")

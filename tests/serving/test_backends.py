@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,19 @@ def test_check_says_where_each_role_lives(capsys: pytest.CaptureFixture[str]) ->
     assert table(recipe("backends.default={kind: vllm, gpu_memory: 0.3}")).splitlines()[1] == (
         "solver      in process (vLLM, 0.3 of the GPU's memory)"
     )
+
+
+def test_vllm_that_is_not_installed_is_named_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from selfevolve.config import backends
+
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    server = "install selfevolve[vllm], or give the python of an environment that has it"
+    for given, said in (("kind: vllm", "install selfevolve[vllm]"), ("kind: server", server)):
+        [line] = missing_files(recipe(f"backends.default={{{given}}}"))
+        assert line == f"backends.default.{given.replace(':', ' is')}: vllm is not installed here; {said}"
+    assert missing_files(recipe(f"backends.default={{kind: server, python: {sys.executable}}}")) == []
+    monkeypatch.setattr(backends, "find_spec", lambda name: object())
+    assert missing_files(recipe("backends.default={kind: vllm}")) == []
 
 
 def test_what_is_missing_is_named_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
