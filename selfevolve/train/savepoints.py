@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from selfevolve.jsonl import sync_tree, write_text
-from selfevolve.train.spec import LogRow
+from selfevolve.train.spec import LogRow, TrainingError
 
 MARKER, CALLER = "step.json", "caller"
 
@@ -34,6 +34,7 @@ class Saved:
     clock: dict[str, float]  # seconds by part so far
     seconds: float  # of the stage so far
     before: list[tuple[float, float]]  # sums over each trained tensor, as the stage began
+    sharding: str  # how the processes held the weights
 
     @property
     def step(self) -> int:
@@ -44,6 +45,14 @@ class Saved:
     def caller(self) -> Path:
         """Where the caller's files lie."""
         return self.folder / CALLER
+
+    def refuse_other(self, sharding: str) -> None:
+        """Raise `TrainingError` for processes that hold the weights in another way than those that saved them."""
+        if sharding != self.sharding:
+            raise TrainingError(
+                f"{self.folder} was saved with sharding {self.sharding!r}, and this stage has {sharding!r}",
+                f"Put accelerate_config back, or remove {self.folder.parent} and lose its steps.",
+            )
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,7 @@ class Savepoints:
             row["clock"],
             row["seconds"],
             [(first, second) for first, second in row["before"]],
+            row["sharding"],
         )
 
     def complete(self, folder: Path, log: list[LogRow], **facts: Any) -> None:

@@ -278,6 +278,7 @@ class _Trainer(MaskedLoss, GRPOTrainer):  # type: ignore[misc]
             self.train()
             return
         saved = self.saved
+        saved.refuse_other(self.sharding.value)
         logger.info("going on after step %d of %d, from %s", saved.step, self.spec.steps, saved.folder)
         self.steps.rows += saved.log
         self.clock.seconds.update(saved.clock)
@@ -297,7 +298,8 @@ class _Trainer(MaskedLoss, GRPOTrainer):  # type: ignore[misc]
                 folder = self.savepoints.folder / f"checkpoint-{self.state.global_step}"
                 seconds = perf_counter() - self.began + self.seconds_before
                 clock = self.clock.seconds
-                self.savepoints.complete(folder, self.steps.rows, clock=clock, seconds=seconds, before=self.before)
+                facts = {"clock": clock, "seconds": seconds, "before": self.before, "sharding": self.sharding.value}
+                self.savepoints.complete(folder, self.steps.rows, **facts)
 
     def _time_backward(self) -> None:
         backward = self.accelerator.backward

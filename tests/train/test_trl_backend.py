@@ -153,6 +153,26 @@ def test_a_killed_stage_goes_on_from_its_savepoint_to_the_same_weights(
     assert result.tokens == whole.tokens and result.seconds > saved.seconds > sum(row.seconds for row in saved.log)
 
 
+def test_a_stage_goes_on_in_smaller_passes_and_not_under_other_sharding(policy: Path, tmp_path: Path) -> None:
+    def reward(batch: RolloutBatch) -> list[float | None]:
+        if batch.step == 2:
+            raise Killed
+        return diverse(batch)
+
+    points = Savepoints(tmp_path / "points", 0.0)
+    with pytest.raises(Killed):
+        train(policy, ROWS, reward, SPEC, tmp_path / "a", savepoints=points)
+    whole = train(policy, ROWS, diverse, SPEC, tmp_path / "whole")
+    result = train(policy, ROWS, diverse, replace(SPEC, micro_batch=2), tmp_path / "a", savepoints=points)
+    assert result.log[1].loss == pytest.approx(whole.log[1].loss, abs=1e-5)
+    one, two = weights(whole.checkpoint), weights(result.checkpoint)
+    assert all(float((one[name] - two[name]).abs().max()) < 1e-3 for name in one)
+    marker = next(points.folder.glob("*/step.json"))
+    marker.write_text(marker.read_text().replace('"sharding": "none"', '"sharding": "fsdp2"'))
+    with pytest.raises(TrainingError, match="saved with sharding 'fsdp2', and this stage has 'none'"):
+        train(policy, ROWS, diverse, SPEC, tmp_path / "b", savepoints=points)
+
+
 def test_a_savepoint_that_is_not_whole_counts_for_nothing(policy: Path, tmp_path: Path) -> None:
     def full(folder: Path) -> None:
         if folder.parent.name == "checkpoint-4":
