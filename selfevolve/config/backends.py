@@ -22,6 +22,8 @@ Kind = Literal["transformers", "vllm", "server", "endpoint"]
 ROLES: tuple[Role, ...] = get_args(Role)
 CHANGING: tuple[Role, ...] = ("questioner", "solver")  # their weights are new every round
 
+ENGINE = "vllm"  # package of the engine; looked for here, imported by its sampler alone
+
 # which keys each kind reads, beside `kind`
 SERVED = ("concurrency", "request_seconds")
 READS: dict[str, tuple[str, ...]] = {
@@ -209,7 +211,7 @@ def absent(recipe: Recipe) -> list[str]:
         if program is not None and shutil.which(program) is None:
             what = "command" if b.command else "python"
             found.append(f"{place.key}.{what} names {program!r}, which is no program on this machine")
-        if b.kind in ("vllm", "server") and not (b.command or b.python) and find_spec("vllm") is None:
+        if b.kind in ("vllm", "server") and not (b.command or b.python) and find_spec(ENGINE) is None:
             other = ", or give the python of an environment that has it" if b.kind == "server" else ""
             found.append(f"{place.key}.kind is {b.kind}: vllm is not installed here; install selfevolve[vllm]{other}")
         if b.kind == "endpoint" and b.api_key_env and not os.environ.get(b.api_key_env, "").strip():
