@@ -26,6 +26,7 @@ from selfevolve.train.launch import die_with_parent
 def main(run: str, round: str, stage: str, folder: str) -> int:
     """Run one training stage as one of its processes; return the exit status."""
     die_with_parent()
+    take_own_gpu()
     main_process = os.environ.get("RANK", "0") == "0"
     opened = RunDir.open(run)
 
@@ -51,6 +52,18 @@ def main(run: str, round: str, stage: str, folder: str) -> int:
         _leave(Path(folder), f"stage {stage} failed in a child process:\n{traceback.format_exc().strip()}", "")
         raise
     return 0
+
+
+def take_own_gpu() -> None:
+    """Let models that are loaded before the trainer starts go to this process's GPU, and not all of them to the first.
+
+    The choice is that of accelerate, which makes it when the trainer starts.
+    """
+    import torch
+
+    local = os.environ.get("LOCAL_RANK")
+    if local is not None and torch.cuda.is_available():
+        torch.cuda.set_device(int(local) % torch.cuda.device_count())
 
 
 def _leave(folder: Path, message: str, remedy: str) -> None:

@@ -14,6 +14,7 @@ from selfevolve.config import load_recipe
 from selfevolve.errors import UserError
 from selfevolve.round import TRAINING, first_failure, stage, train_stage
 from selfevolve.rundir import RunDir
+from selfevolve.sampling import Sampling
 from selfevolve.stages import Context
 from selfevolve.stages.memory import MemoryFullError, is_out_of_memory, out_of_memory_is_clear
 from tests.test_run import SMALL
@@ -115,3 +116,49 @@ def test_a_child_that_ends_well_leaves_its_counts_only(tmp_path: Path, monkeypat
     assert child(tmp_path, monkeypatch, lambda ctx, folder: {"rows": 3}, "0") == 0
     assert {p.name: json.loads(p.read_text()) for p in (tmp_path / "stage").iterdir()} == {"counts.json": {"rows": 3}}
     assert first_failure(tmp_path / "stage") is None
+
+
+def test_a_process_of_several_loads_its_models_onto_a_gpu_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen models are loaded before the trainer, and so accelerate, chooses the process's GPU."""
+    import torch
+
+    chosen: list[int] = []
+    for name, stand_in in {
+        "is_available": lambda: True,
+        "device_count": lambda: 4,
+        "set_device": chosen.append,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+
+    def seen(ctx: object, folder: Path) -> dict[str, Any]:
+        return {"gpu": list(chosen)}
+
+    assert child(tmp_path, monkeypatch, seen, "0") == 0 and chosen == []  # a lone process keeps what it has
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert child(tmp_path, monkeypatch, seen, "0") == 0
+    assert json.loads((tmp_path / "stage" / "counts.json").read_text()) == {"gpu": [3]}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "loaded"),
+    [
+        ("testbed/r_quest", [], False),  # the main process computes the reward of all
+        ("testbed/ask_e", ["initialisation.enabled=false", "solver.replay=0"], False),
+        ("testbed/ask_e_sessions", [], True),  # every process plays its own sessions
+    ],
+)
+def test_only_the_main_process_holds_the_frozen_models_of_the_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: list[str], loaded: bool
+) -> None:
+    run = RunDir.create(tmp_path / "run", load_recipe(name, given))
+    found = {}
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        ctx = Context(run, 1)
+        found[rank] = ctx.sampler(ctx.base, "base", "base")
+    assert hasattr(found["0"], "model") and hasattr(found["1"], "model") is loaded
+    if not loaded:
+        with pytest.raises(RuntimeError, match="base lives in the main process"):
+            found["1"].sample([], Sampling())

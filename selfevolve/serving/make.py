@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from selfevolve.config.backends import Backend
-from selfevolve.sampling import KeyedSampler, Sampler
+from selfevolve.sampling import KeyedSampler, Prompt, Reply, Sampler, Sampling
 from selfevolve.serving.process import ServerError
 
 
@@ -21,6 +22,22 @@ class Way:
     batch: int  # replies decoded at once, by transformers in process
     max_prompt_tokens: int | None = None  # a longer prompt is an error reply; None: what the context leaves
     trust_remote_code: bool = False  # run code that a model's repository carries
+
+
+class Elsewhere:
+    """Stands for a frozen model that the main process alone samples from: the others hold no copy of it."""
+
+    def __init__(self, name: str) -> None:
+        """Keep the model's name."""
+        self.name = name
+
+    def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[list[Reply]]:
+        """Refuse, as `sample_keyed` does."""
+        return self.sample_keyed(prompts, sampling, range(len(prompts)))
+
+    def sample_keyed(self, prompts: Sequence[Prompt], sampling: Sampling, keys: Sequence[int]) -> list[list[Reply]]:
+        """Raise: a stage that asks here has its reward computed on a process that should not."""
+        raise RuntimeError(f"{self.name} lives in the main process of the stage and was asked in another")
 
 
 def make_sampler(way: Way, backend: Backend, weights: str, name: str, log: Path) -> KeyedSampler:

@@ -101,10 +101,14 @@ class Context:
             log = self.run.path / SERVERS / f"r{self.round:02d}-{name.replace(' ', '-').replace('/', '-')}.log"
             r = self.recipe
             way = serving.Way(r.dtype, r.generation.batch, r.generation.max_prompt_tokens, r.trust_remote_code)
-            sampler = serving.make_sampler(way, backend, place[0], name, log)
+            main = os.environ.get("RANK", "0") == "0"
+            # of several training processes the main one computes the reward; all play sessions, if it comes to them
+            if main or (r.reward.rule == "ask_e" and r.ask_e.probes):
+                sampler: Sampler = serving.make_sampler(way, backend, place[0], name, log)
+            else:
+                sampler = serving.Elsewhere(name)
             self._loaded[place] = Loaded(sampler, set())
-            # of several training processes the main one alone samples from frozen models
-            if os.environ.get("RANK", "0") == "0":
+            if main:
                 serving.start(sampler)
         self._loaded[place].roles.add(role)
         return self._loaded[place].sampler

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from selfevolve.sampling.weights import refuse_pickled, warn_remote_code
@@ -14,12 +16,27 @@ from selfevolve.train.merging import merged
 from selfevolve.train.sharded import Sharding, WholeCopy
 from selfevolve.train.spec import TrainingError, TrainSpec
 
+# How long a process waits for the others. All wait while the main one computes a step's reward, which takes hours where
+# frozen models answer; NCCL would give up after 10 minutes, and gloo after 30. The launcher sees a process that dies.
+PATIENCE = timedelta(days=7)
+
 
 def on_cpu(spec: TrainSpec) -> bool:
     """Return whether the stage runs on a CPU."""
     if spec.device == "cuda" and not torch.cuda.is_available():
         raise TrainingError("device is cuda, and torch sees no GPU", "Set device to auto or cpu.")
     return spec.device == "cpu" or not torch.cuda.is_available()
+
+
+def join_processes(spec: TrainSpec) -> PartialState:
+    """Join the stage's processes, where there are several, and return which of them this one is."""
+    return PartialState(cpu=on_cpu(spec), timeout=PATIENCE)
+
+
+def one_gpu_a_process(config: Any) -> None:
+    """Keep the trainer to this process's GPU: it takes all that a lone process sees for ``nn.DataParallel``."""
+    if config.n_gpu > 1:
+        config._n_gpu = 1
 
 
 def load_policy(policy_path: Path, spec: TrainSpec) -> Any:
@@ -85,7 +102,8 @@ def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
         policy = copy.final()
         weights = policy.state_dict()
     elif trainer.spec.lora is not None:
-        policy = merged(policy, trainer.spec.trust_remote_code)
+        if accelerator.is_main_process:  # it reads the start anew, 4 bytes a weight of host memory
+            policy = merged(policy, trainer.spec.trust_remote_code)
         weights = policy.state_dict()
     else:
         weights = accelerator.get_state_dict(trainer.model_wrapped)

@@ -22,7 +22,6 @@ from typing import Any
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked experimental; the version is pinned
 
 import torch
-from accelerate import PartialState
 from datasets import Dataset
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
@@ -34,7 +33,7 @@ from selfevolve.sampling.transformers_sampler import Formatter, TransformersSamp
 from selfevolve.train import sharded
 from selfevolve.train.conversations import ConversationMaker
 from selfevolve.train.masked_loss import MaskedLoss
-from selfevolve.train.policy import adapters, load_policy, on_cpu, save_policy
+from selfevolve.train.policy import adapters, join_processes, load_policy, on_cpu, one_gpu_a_process, save_policy
 from selfevolve.train.rollouts import Clock, LocalRollouts, Maker, RolloutMaker, Stage, length_warnings, make_plan
 from selfevolve.train.savepoints import Saved, Savepoints
 from selfevolve.train.saving import SaveByTime
@@ -140,7 +139,7 @@ def _train(
         raise TrainingError(f"{out} exists already", "Remove it, or name another folder.")
     if not rows:
         raise TrainingError("there are no rows to train on")
-    state = PartialState(cpu=on_cpu(spec))
+    state = join_processes(spec)
     spec.check(state.num_processes)
     tokenizer = AutoTokenizer.from_pretrained(str(policy_path), trust_remote_code=spec.trust_remote_code)
     formatter = Formatter(tokenizer, spec.template_options)
@@ -191,7 +190,7 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
     cpu = on_cpu(spec)
     half = spec.dtype == "bfloat16" and not sharded.autocast_by_deepspeed(spec)
     os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16" if half else "no"  # the recipe decides, not accelerate's file
-    return GRPOConfig(
+    config = GRPOConfig(
         output_dir=scratch,
         max_steps=spec.steps * spec.updates,
         per_device_train_batch_size=micro,
@@ -224,6 +223,8 @@ def _config(spec: TrainSpec, processes: int, scratch: str) -> Any:
         dataloader_pin_memory=not cpu,
         model_init_kwargs={"trust_remote_code": True} if spec.trust_remote_code else None,
     )
+    one_gpu_a_process(config)
+    return config
 
 
 class _Trainer(MaskedLoss, GRPOTrainer):  # type: ignore[misc]

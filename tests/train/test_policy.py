@@ -84,3 +84,72 @@ def test_adapters_are_merged_as_peft_merges_them(tmp_path: Path) -> None:
     for name in exact:
         torch.testing.assert_close(found[name], exact[name], rtol=0, atol=1e-6)
         assert torch.equal(found[name], base[name]) is ("q_proj" not in name and "down_proj" not in name)
+
+
+def test_processes_wait_for_each_other_as_long_as_a_reward_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL's own limit is 10 minutes, gloo's 30; the reward of a step on real models takes hours."""
+    import socket
+
+    from accelerate.state import AcceleratorState
+
+    from selfevolve.train.policy import PATIENCE, join_processes
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    told = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "LOCAL_WORLD_SIZE": 1, "MASTER_PORT": port}
+    for name, value in {**told, "MASTER_ADDR": "127.0.0.1", "ACCELERATE_USE_CPU": "true"}.items():
+        monkeypatch.setenv(name, str(value))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    try:
+        join_processes(SPEC)
+        group = torch.distributed.distributed_c10d._get_default_group()
+        assert group._get_backend(torch.device("cpu")).options._timeout == PATIENCE
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+        AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def test_a_lone_process_that_sees_several_gpus_trains_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer would take all of them for ``nn.DataParallel``, which TRL refuses."""
+    from accelerate.state import AcceleratorState
+
+    from selfevolve.train.trl_backend import _config
+
+    for name, stand_in in {
+        "is_available": lambda: True,
+        "device_count": lambda: 3,
+        "set_device": lambda _: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    try:
+        config = _config(replace(SPEC, device="auto"), 1, str(tmp_path))
+        assert (config.n_gpu, config.device, config.train_batch_size) == (1, torch.device("cuda:0"), 8)
+    finally:
+        AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def test_the_start_is_read_anew_for_merging_by_the_main_process_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from selfevolve.train import policy as module
+
+    class Process:
+        """One that is not the main one."""
+
+        is_main_process = False
+
+        def unwrap_model(self, model: Any) -> Any:
+            return model
+
+        def wait_for_everyone(self) -> None:
+            pass
+
+    class Trainer:
+        accelerator, sharding, spec = Process(), module.Sharding.NONE, replace(SPEC, lora=LoraSpec())
+        model = torch.nn.Linear(2, 2)
+
+    monkeypatch.setattr(module, "merged", lambda *_: pytest.fail("the start was read"))
+    module.save_policy(Trainer(), None, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
