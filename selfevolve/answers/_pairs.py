@@ -29,6 +29,7 @@ from selfevolve.answers._forms import (
 from selfevolve.answers._numeric import POINTS, Value, evaluate, same_value
 from selfevolve.answers._quantities import same_quantity, times
 from selfevolve.answers._structure import as_region
+from selfevolve.answers._wording import EITHER_DATE
 
 HUGE_BITS = 100_000  # a huge power or factorial is larger than any number of fewer bits
 _TUPLES = ("()", "[]", "(]", "[)")
@@ -61,6 +62,8 @@ def _holds_delicate(key: Any) -> bool:
 
 # -- words
 def _text(a: Text, b: Form) -> bool | None:
+    if a.why == EITHER_DATE and isinstance(b, Text | Date):
+        return None
     if isinstance(b, Text):
         if a.why.startswith("longer") or b.why.startswith("longer"):
             return None

@@ -15,10 +15,12 @@ from selfevolve.answers._numeric import Value
 from selfevolve.answers._structure import Reader
 from selfevolve.answers._tokens import FUNCTIONS, TooLarge, Unreadable, _decimal, tokenise
 from selfevolve.answers._wording import (
+    EITHER_DATE,
     congruence_in,
     date_in,
     number_in_words,
     option_in,
+    unclear_date,
     without_solution,
     words_in_list,
 )
@@ -102,6 +104,8 @@ def _read(answer: str) -> Form:
     date = date_in(lower)
     if date is not None:
         return Date(*date)
+    if unclear_date(bare):
+        return Text(re.sub(r"\b0", "", bare), text, why=EITHER_DATE)
     congruence = congruence_in(text)
     if congruence is not None:
         name, residues, modulus = congruence

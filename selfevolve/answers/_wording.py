@@ -26,8 +26,13 @@ _DATES = (  # groups: which of year, month, day
     (re.compile(rf"{_WEEKDAY}{_NAME}\s+{_DAY}(?:,?\s*(\d{{4}}))?"), "mdy"),
     (re.compile(rf"{_WEEKDAY}(?:the\s+)?{_DAY}\s+(?:of\s+)?{_NAME}(?:,?\s*(\d{{4}}))?"), "dmy"),
     (re.compile(r"(\d{4})-(\d{2})-(\d{2})"), "ymd"),
+    (re.compile(r"(\d{1,2})/(1[3-9]|2\d|3[01])/((?:19|20)\d{2})"), "mdy"),
+    (re.compile(r"(1[3-9]|2\d|3[01])/(\d{1,2})/((?:19|20)\d{2})"), "dmy"),
+    (re.compile(r"(\d{1,2})/(?=0?\1/)0?(\d{1,2})/((?:19|20)\d{2})"), "mdy"),
     (re.compile(rf"{_NAME},?\s+(\d{{4}})"), "my"),
 )
+EITHER_DATE = "one of two dates"  # why `3/4/2020` is not read
+_SLASHED = re.compile(r"(?:0?[1-9]|1[0-2])/(?:0?[1-9]|1[0-2])/(?:19|20)\d{2}")
 _NO_SOLUTION = re.compile(
     r"(?:there (?:is|are|exists?) )?no (?:real |valid |possible |integer )?(?:solutions?|roots?)(?: exists?)?"
     r"|(?:the )?(?:equation|system) has no (?:real )?(?:solutions?|roots?)"
@@ -90,6 +95,11 @@ def date_in(text: str) -> tuple[int | None, int, int | None] | None:
         if 1 <= month <= 12 and (day is None or 1 <= day <= 31):
             return int(at["y"]) if at.get("y") else None, month, day
     return None
+
+
+def unclear_date(text: str) -> bool:
+    """Return whether a text such as ``3/4/2020`` may be either of two dates; as a quotient nobody writes it."""
+    return _SLASHED.fullmatch(text) is not None
 
 
 def without_solution(text: str) -> bool:

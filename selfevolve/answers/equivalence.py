@@ -47,6 +47,9 @@ class Comparison:
 
 _ALPHABET = re.compile(r"[0-9A-Za-z\\{}()\[\]|+\-*/^_=<>.,:;!&' \n]+")
 _RUN = re.compile(r"\\?[A-Za-z]+")
+_BINARY = (
+    r"\\(?:le|ge|ne|lt|gt|equiv|times|cdot|div|subset|subseteq)(?![A-Za-z])"  # between two sides; the tools drop it
+)
 _PLAIN_WORDS = frozenset(
     words("sin cos tan cot sec csc ln log exp sqrt pi max min gcd lcm arcsin arccos arctan sinh cosh tanh")
 )
@@ -172,8 +175,10 @@ def unsafe(text: str) -> str:
             return f"the word {word}"
     if not balanced(text) or text.count("\\{") != text.count("\\}"):
         return "brackets that do not balance"
-    if re.search(r"[-+*/^_=<>]\s*\Z", text):
+    if re.search(rf"(?:[-+*/^_=<>]|{_BINARY})\s*\Z", text):
         return "an operator at the end"
+    if re.match(rf"\s*(?:[*/^_<>]|{_BINARY})", text):
+        return "an operator at the start"
     if re.search(r"\^[^^]{0,40}\^", text) or re.search(r"\d{7,}\s*!|!\s*[)}]*\s*!|\^\s*\{?\s*\d{5,}", text):
         return "a tower of powers or factorials"
     return ""

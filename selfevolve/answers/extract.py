@@ -31,6 +31,7 @@ _BEFORE_A_SIGN = ("", *" \t\n(=$*:,{[~\"'")  # elsewhere a minus is an operator 
 _MARKER = re.compile(
     r"\b(?:answer|(?:correct|right|best)\s+(?:option|choice))\b\W{0,3}?\s*(is\b\s*:?|[:=])?", re.IGNORECASE
 )
+_WIDE = {c: c - 0xFEE0 for c in range(0xFF01, 0xFF5F)} | {ord("【"): "[", ord("】"): "]"}  # of Chinese keyboards
 _WRAPPING = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox|textrm)\s*\{([^{}]*)\}")
 
 
@@ -94,7 +95,7 @@ def extract_final_number(text: str, finish_reason: str = "stop") -> str | None:
     """
     if str(finish_reason) != "stop":
         return None
-    rest = after_thinking(text)
+    rest = after_thinking(text.translate(_WIDE))
     if rest is None:
         return None
     found: str | None = None
@@ -125,7 +126,7 @@ def extract_choice(text: str, labels: str = "A-D", finish_reason: str = "stop") 
     """
     if str(finish_reason) != "stop":
         return None
-    rest = after_thinking(text)
+    rest = after_thinking(text.translate(_WIDE))
     if rest is None:
         return None
     allowed = _labels(labels)

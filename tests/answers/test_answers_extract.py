@@ -71,6 +71,7 @@ def test_many_boxes_are_read_in_good_time() -> None:
         ("**12**", "12"),
         ("<thinking>7</thinking> 8", "8"),
         ("<thinking>7</thinking> no idea", None),
+        ("we get １２．５", "12.5"),
     ],
 )
 def test_final_number(text: str, number: str | None) -> None:
@@ -110,6 +111,8 @@ def test_final_number(text: str, number: str | None) -> None:
         ("Answer: A\n\n(B)", None),
         ("Answer: not A", None),
         ("Answer: optional", None),
+        ("Answer: 【B】", "B"),
+        ("The answer is Ｃ.", "C"),
     ],
 )
 def test_choice(text: str, choice: str | None) -> None:
