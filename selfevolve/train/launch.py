@@ -59,17 +59,38 @@ def command(
         line += ["--deepspeed_multinode_launcher", "standard"]
     elif processes > 1:
         line += ["--main_process_port", "0"]  # a free one, so that two runs can share a machine
-    if processes > 1 and (accelerate_config is None or (cpu and not _shards(accelerate_config))):
+    if processes > 1 and (accelerate_config is None or _needs_flag(accelerate_config, cpu)):
         line += ["--multi_gpu"]
     if accelerate_config is None:
         line += ["--mixed_precision", "no", "--dynamo_backend", "no"]
     return [*line, "-m", *module_args]
 
 
-def _shards(accelerate_config: Path) -> bool:
-    """Return whether an accelerate configuration asks for sharded weights."""
-    settings = yaml.safe_load(accelerate_config.read_text(encoding="utf-8"))
-    return isinstance(settings, dict) and settings.get("distributed_type") in ("FSDP", "DEEPSPEED")
+def _needs_flag(accelerate_config: Path, cpu: bool) -> bool:
+    """Return whether accelerate would start one process, where several are asked for with this configuration.
+
+    On a CPU it does without the flag; elsewhere under a file that says ``distributed_type: NO``, as single_gpu.yaml.
+    """
+    settings = yaml.safe_load(accelerate_config.read_text(encoding="utf-8")) if accelerate_config.is_file() else None
+    kind = settings.get("distributed_type") if isinstance(settings, dict) else None
+    if cpu:
+        return kind not in ("FSDP", "DEEPSPEED")
+    return kind in ("NO", False)  # without quotes YAML reads NO as false
+
+
+def refuse_missing_gpus(processes: int) -> None:
+    """Refuse more processes than this machine has GPUs: they would share some and then fail, or wait for ever.
+
+    Raises:
+        LaunchError: torch sees fewer GPUs.
+    """
+    import torch
+
+    if processes > (seen := torch.cuda.device_count()):
+        raise LaunchError(
+            f"{processes} training processes on this machine need a GPU each, and torch sees {seen}",
+            "Lower processes (selfevolve resume RUN processes=N), or let CUDA_VISIBLE_DEVICES name more GPUs.",
+        )
 
 
 def environment(processes: int, cpu: bool, base: Mapping[str, str]) -> dict[str, str]:
@@ -115,11 +136,14 @@ def launch(
         import torch
 
         cpu = not torch.cuda.is_available()
+    here = processes // (meeting.machines if meeting else 1)
+    if not cpu and here > 1:
+        refuse_missing_gpus(here)
     line = command(module_args, processes, accelerate_config, cpu, meeting)
     tail: deque[str] = deque(maxlen=_TAIL)
     child = subprocess.Popen(
         line,
-        env=environment(processes // (meeting.machines if meeting else 1), cpu, os.environ),
+        env=environment(here, cpu, os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

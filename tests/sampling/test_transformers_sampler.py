@@ -71,6 +71,37 @@ def test_greedy_equals_generate(tokenizer: Any, config: dict[str, Any]) -> None:
         assert completion.stopped == (expected[-1] == 1)
 
 
+def test_grouped_keys_are_not_copied_on_any_device() -> None:
+    from selfevolve.sampling.decoding import decoding_mode
+
+    model = tiny_model(words=60, hidden=32, layers=1, spread=12.0).to("meta")  # stands for a GPU
+    with decoding_mode(model):
+        assert model.config._attn_implementation == "selfevolve_decode"
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_autocast_keeps_no_keys_in_float32(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from selfevolve.sampling.decoding import RoomyLayer
+
+    kept: set[Any] = set()
+    update = RoomyLayer.update
+
+    def spy(self: Any, *tensors: Any, **options: Any) -> Any:
+        found = update(self, *tensors, **options)
+        kept.update(tensor.dtype for tensor in found)
+        return found
+
+    monkeypatch.setattr(RoomyLayer, "update", spy)
+    model = tiny_model(words=60, hidden=32, layers=2, spread=12.0)
+    ids = TransformersSampler(model, tokenizer).prompt_ids(some_prompts(4))
+    for fast in (True, False):
+        sampler = TransformersSampler(model, tokenizer)
+        sampler.decoder.fast_attention = fast
+        with torch.autocast("cpu", torch.bfloat16):
+            sampler.sample_ids(ids, Sampling(n=2, max_tokens=6))
+    assert kept == {torch.bfloat16}
+
+
 def test_sampled_log_probabilities_match_a_forward_pass(model: Any, tokenizer: Any) -> None:
     # With top-k 1 every draw is the argmax of the model on prompt + completion so far, computed without any cache.
     sampler = TransformersSampler(model, tokenizer, batch=5)

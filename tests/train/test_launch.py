@@ -80,6 +80,31 @@ def test_bad_arguments_are_refused() -> None:
 
 
 @pytest.mark.slow
+def test_a_file_of_one_process_does_not_make_one_of_several() -> None:
+    from accelerate.commands import launch as accelerate_launch
+
+    from selfevolve.config import recipes_folder
+
+    config = recipes_folder() / "accelerate" / "single_gpu.yaml"
+    line = command(["m"], 3, config, cpu=False)
+    options = accelerate_launch.launch_command_parser().parse_args(line[3:])
+    found, _, _ = accelerate_launch._validate_launch_command(options)
+    assert (found.multi_gpu, found.num_processes) == (True, 3)
+    assert "--multi_gpu" not in command(["m"], 1, config, cpu=False)
+    assert "--multi_gpu" not in command(["m"], 3, config.with_name("fsdp2.yaml"), cpu=False)
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(LaunchError, match=r"3 training processes .* torch sees 2"):
+        launch(["m"], 3)
+    with pytest.raises(LaunchError, match="3 training processes"):  # of six, on two machines
+        launch(["m"], 6, meeting=Meeting(2, 0, "127.0.0.1", 29400, lambda: None))
+
+
 def test_failure_shows_the_last_lines() -> None:
     lines: list[str] = []
     with pytest.raises(LaunchError, match="No module named"):
