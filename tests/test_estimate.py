@@ -337,6 +337,25 @@ def test_frozen_models_in_the_main_process(name, given, models):
     assert frozen_models(load_recipe(f"qwen3-4b-base/{name}", given)) == models
 
 
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ([], 16.089),  # weights of the last solver and the base, 2 bytes each
+        (["backends.default.kind=vllm", "backends.default.gpu_memory=0.2"], 2 * 16),
+        (["backends.default.kind=vllm"], 2 * 0.92 * 80),
+        (["backends.base.kind=vllm", "backends.base.gpu_memory=0.25"], 8.0445 + 20),
+        (["backends.default.kind=server", "backends.default.gpu_memory=0.3"], 2 * 24),  # on the first GPU, as training
+        (["backends.default.kind=server", "backends.default.devices=['1']"], 0),
+        (["backends.default.kind=endpoint", "backends.default.base_urls=['http://a/v1']", "backends.solver.kind=server",
+          "backends.solver.replicas=2", "backends.solver.gpu_memory=0.1", "backends.questioner.kind=server"], 16),
+    ],
+)  # fmt: skip
+def test_engines_take_their_share_of_the_device(given, taken):
+    recipe = load_recipe("qwen3-4b-base/r_quest_one_gpu", given)
+    [own] = [m for m in memory_table(recipe, KNOWN["Qwen/Qwen3-4B-Base"], 80e9) if m.own]
+    assert own.frozen == pytest.approx(taken * 1e9, rel=1e-4)
+
+
 def test_sharding_is_read_from_the_accelerate_config(tmp_path):
     assert not sharded(load_recipe("qwen3-4b-base/r_quest", ["accelerate_config=ddp.yaml"]))
     for text in ("distributed_type: FSDP", "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}"):

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import yaml
 
 from selfevolve.config import Lora, Recipe, accelerate_config_path
-from selfevolve.config.backends import ROLES, Backends, Role
+from selfevolve.config.backends import Backend, Role
 from selfevolve.errors import UserError
 from selfevolve.estimate.cost import PROMPT
 from selfevolve.estimate.shapes import Shape
 
+ENGINE_SHARE = 0.92  # of a device's memory that vLLM takes where `gpu_memory` is not given
 USABLE = 0.9  # of a device's memory; the rest is the driver's, the libraries' and lost between blocks
 _TILE = (4096, 32_768)  # tokens and words of the logits that TRL computes at once
 _TEXT = 4.0  # bytes of text a token
@@ -35,7 +36,7 @@ class Memory:
     reference: float  # of the KL term; under adapters the policy without them
     copy: float  # whole policy that samples, beside sharded weights
     activations: float  # of a micro batch of full length, logits included
-    frozen: float  # other models in the process
+    frozen: float  # other models on the process's device: in it, or on servers without devices of their own
     cache: float  # keys and values of a batch whose replies all reach the limit, and its logits
 
     @property
@@ -61,10 +62,8 @@ def row_bytes(recipe: Recipe, shape: Shape) -> float:
     return float(length * shape.cache_bytes(number_bytes(recipe)) + 12 * shape.vocab)
 
 
-def frozen_models(recipe: Recipe) -> int:
-    """Return how many frozen models a process holds while the questioner is trained, at most."""
-    places: Backends = recipe.backends
-    inside = {role: places.of(role).kind in ("transformers", "vllm") for role in ROLES}
+def frozen_places(recipe: Recipe) -> list[Backend]:
+    """Return where each frozen model lives that is asked while the questioner is trained."""
     judge = recipe.assessment.validity.judge
     if recipe.reward.rule == "ask_e":
         names = {name for pair in recipe.ask_e.pairs for name in (*pair, recipe.ask_e.cross_check)} - {"questioner"}
@@ -74,7 +73,31 @@ def frozen_models(recipe: Recipe) -> int:
     names |= {"initial"} if judge == "frozen" else set()
     names |= {"base"} if recipe.novelty.gate != "none" else set()
     roles: dict[str, Role] = {"base": "base", "current": "solver", "initial": "solver", "previous": "solver"}
-    return sum(inside[roles.get(name, "boundary")] for name in names)
+    return [recipe.backends.of(roles.get(name, "boundary")) for name in sorted(names)]
+
+
+def frozen_models(recipe: Recipe) -> int:
+    """Return how many frozen models a process holds while the questioner is trained, at most."""
+    return sum(place.kind in ("transformers", "vllm") for place in frozen_places(recipe))
+
+
+def frozen_bytes(recipe: Recipe, shape: Shape, device: float | None) -> float:
+    """Return what frozen models take of the memory of the main process's device while the questioner is trained.
+
+    vLLM takes its share of the device whatever the model is, in this process as on a server; a server without devices
+    of its own starts on this one. Without the device's memory an engine counts as its weights, and a server as nothing.
+    """
+    weights = float(number_bytes(recipe) * shape.parameters)
+    total = 0.0
+    for place in frozen_places(recipe):
+        share = None if device is None else device * (place.gpu_memory or ENGINE_SHARE)
+        if place.kind == "transformers" or (place.kind == "vllm" and share is None):
+            total += weights
+        elif place.kind == "vllm" and share is not None:
+            total += share
+        elif place.kind == "server" and not place.devices and not place.command and share is not None:
+            total += place.replicas * share
+    return total
 
 
 def sharded(recipe: Recipe) -> bool:
@@ -90,22 +113,30 @@ def sharded(recipe: Recipe) -> bool:
     return config.get("distributed_type") == "FSDP" or deepspeed.get("zero_stage") == 3
 
 
-def memory_table(recipe: Recipe, shape: Shape) -> list[Memory]:
-    """Return the memory of a process: full weights, adapters, weights sharded over the recipe's processes."""
+def memory_table(recipe: Recipe, shape: Shape, device: float | None = None) -> list[Memory]:
+    """Return the memory of a process: full weights, adapters, weights sharded over the recipe's processes.
+
+    Args:
+        recipe: the run.
+        shape: of its backbone.
+        device: memory of the device in bytes, of which engines take a share; None: they count as their weights.
+    """
     own = (recipe.lora is not None, sharded(recipe))
-    shards = recipe.processes
+    shards, frozen = recipe.processes, frozen_bytes(recipe, shape, device)
     found = [
-        _memory(recipe, shape, "full, whole in each", None, 1, own == (False, False)),
-        _memory(recipe, shape, "LoRA", recipe.lora or Lora(), 1, own == (True, False)),
+        _memory(recipe, shape, "full, whole in each", None, 1, frozen, own == (False, False)),
+        _memory(recipe, shape, "LoRA", recipe.lora or Lora(), 1, frozen, own == (True, False)),
     ]
     if shards > 1:
-        found.append(_memory(recipe, shape, f"full, sharded over {shards}", None, shards, own == (False, True)))
+        found.append(_memory(recipe, shape, f"full, sharded over {shards}", None, shards, frozen, own == (False, True)))
     if own == (True, True):
-        found.append(_memory(recipe, shape, f"LoRA, sharded over {shards}", recipe.lora, shards, True))
+        found.append(_memory(recipe, shape, f"LoRA, sharded over {shards}", recipe.lora, shards, frozen, True))
     return found
 
 
-def _memory(recipe: Recipe, shape: Shape, title: str, lora: Lora | None, shards: int, own: bool) -> Memory:
+def _memory(
+    recipe: Recipe, shape: Shape, title: str, lora: Lora | None, shards: int, frozen: float, own: bool
+) -> Memory:
     b, n = number_bytes(recipe), shape.parameters
     half = 2.0 * n if recipe.dtype == "bfloat16" else 0.0  # autocast keeps a step's half-precision weights
     trained = float(n) if lora is None else float(shape.lora(lora.rank))
@@ -124,7 +155,7 @@ def _memory(recipe: Recipe, shape: Shape, title: str, lora: Lora | None, shards:
         reference=4.0 * n / shards if kl and lora is None else 0.0,
         copy=float(b * n) if shards > 1 else 0.0,
         activations=activations(recipe, shape),
-        frozen=float(frozen_models(recipe) * b * n),
+        frozen=frozen,
         cache=recipe.generation.batch * row_bytes(recipe, shape),
     )
 

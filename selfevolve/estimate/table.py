@@ -110,14 +110,14 @@ def _hours(recipe: Recipe, time: GpuTime, faster: GpuTime | None) -> str:
 
 
 def _memory(recipe: Recipe, shape: Shape, device: Device) -> str:
-    columns = memory_table(recipe, shape)
+    columns = memory_table(recipe, shape, device.memory * GB)
     rows: tuple[tuple[str, Callable[[Memory], float]], ...] = (
         ("policy's weights", lambda m: m.weights),
         ("gradients", lambda m: m.gradients),
         ("AdamW", lambda m: m.optimiser),
         ("reference of the KL term", lambda m: m.reference),
         ("copy that samples", lambda m: m.copy),
-        ("frozen models in process", lambda m: m.frozen),
+        ("frozen models beside it", lambda m: m.frozen),
         ("activations, micro batch", lambda m: m.activations),
         ("or keys, values, batch", lambda m: m.cache),
         ("at most together", lambda m: m.peak),
@@ -149,7 +149,8 @@ def _advice(recipe: Recipe, shape: Shape, device: Device, own: Memory) -> str:
     if free <= 0:
         return (
             "the recipe's own way does not fit this device (the times above take its batches as they are): shard the "
-            "weights (accelerate_config), use lora, or put the frozen models on servers (backends)"
+            "weights (accelerate_config), use lora, or put the frozen models on servers with devices of their own "
+            "(backends)"
         )
     rows = rows_that_fit(recipe, shape, device.memory * GB, own.kept)
     each = own.activations / recipe.micro_batch
