@@ -202,12 +202,26 @@ def _place_problems(recipe: Recipe, place: Place) -> list[str]:
             f"{key}.kind is 'vllm', which would start an engine in each of processes = {recipe.processes}; "
             "set it to server"
         )
+    if b.kind == "server" and recipe.processes > 1 and place.role in _session_roles(recipe):
+        found.append(
+            f"{key}.kind is 'server', but each of processes = {recipe.processes} plays sessions (ask_e.probes is "
+            f"{recipe.ask_e.probes}) and would start servers of its own; set backends.{place.role}.kind to "
+            "transformers, or to endpoint for models that stay as they are"
+        )
     if b.kind == "endpoint" and b.model is not None and len(place.models) > 1:
         found.append(
             f"{key}.model is {b.model!r}, but ask_e.pairs names {', '.join(place.models)} there; leave it out: each "
             "is asked for by its own name"
         )
     return [*found, *backend_problems(b, key)]
+
+
+def _session_roles(recipe: Recipe) -> set[str]:
+    """Return the roles that every training process asks in Ask-E's sessions; empty where none are played."""
+    if recipe.reward.rule != "ask_e" or not recipe.ask_e.probes:
+        return set()
+    names = {*(name for pair in recipe.ask_e.pairs for name in pair), recipe.ask_e.cross_check} - {SELF}
+    return {"base" if name == "base" else "solver" if name in OWN else "boundary" for name in names}
 
 
 def backend_problems(b: Backend, key: str) -> list[str]:

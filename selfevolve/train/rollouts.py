@@ -16,6 +16,7 @@ from statistics import stdev
 from time import perf_counter
 from typing import Any
 
+import torch
 from accelerate.utils import broadcast_object_list, gather_object
 
 from selfevolve.sampling import FinishReason, Sampling
@@ -185,6 +186,7 @@ class Maker(ABC):
             self.plan.row[(step - 1) * spec.prompts + place // spec.responses] for place in range(spec.completions)
         ]
         mine = self._everywhere(lambda: self.play(step, places, row_of[local], sampler, ready))
+        give_memory_back()
         outcomes = gather_object([played.outcome for played in mine])
         counts = gather_object([_counts(played) for played in mine])
         rewards = self._rewards(lambda: self.score(step, row_of, outcomes, sampler), spec.completions)
@@ -259,6 +261,12 @@ class Maker(ABC):
             "groups": len(groups),
             "zero_spread": sum(spread(part) is None for part in groups),
         }
+
+
+def give_memory_back() -> None:
+    """Give the GPU back what the rollouts' keys and values took: servers that answer for the reward may share it."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _counts(played: Played) -> dict[str, int]:

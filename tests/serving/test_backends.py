@@ -57,6 +57,10 @@ def test_the_hash_of_a_run_without_the_section_is_as_ever() -> None:
         (["backends.base.base_urls=[http://h/v1]"], "kind is 'transformers', which does not read it"),
         (["backends.default={kind: vllm, replicas: 2}"], "kind is 'vllm', which does not read it"),
         (["backends.default.kind=vllm", "launcher=accelerate", "processes=2"], "an engine in each of processes = 2"),
+        (
+            [*ASK_E, "ask_e.probes=2", "backends.base.kind=server", "launcher=accelerate", "processes=2"],
+            "each of processes = 2 plays sessions (ask_e.probes is 2) and would start servers of its own",
+        ),
         (["backends.default={kind: server, command: [serve]}"], "holds no {port}"),
         (["backends.default={kind: server, command: [s, '{port}'], python: p}"], "python would not be read"),
         (["backends.default={kind: server, devices: ['0', '1']}"], "2 sets of devices for replicas = 1"),

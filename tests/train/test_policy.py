@@ -153,3 +153,20 @@ def test_the_start_is_read_anew_for_merging_by_the_main_process_only(
     monkeypatch.setattr(module, "merged", lambda *_: pytest.fail("the start was read"))
     module.save_policy(Trainer(), None, tmp_path / "out")
     assert not list(tmp_path.iterdir())
+
+
+def test_memory_of_the_rollouts_is_given_back_before_the_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from selfevolve.train import rollouts
+
+    done: list[str] = []
+    monkeypatch.setattr(rollouts, "give_memory_back", lambda: done.append("back"))
+
+    def reward(batch: RolloutBatch) -> list[float | None]:
+        done.append("reward")
+        return [float(i % 2) for i in range(len(batch.rollouts))]
+
+    policy = save_tiny(tmp_path / "base", words=60, hidden=32, layers=1, spread=8.0)
+    train(policy, ROWS, reward, SPEC, tmp_path / "out")
+    assert done == ["back", "reward"]
