@@ -39,10 +39,10 @@ def profile(device: Device, number_bytes: int, engine: bool) -> Profile:
 
     Args:
         device: its peaks.
-        number_bytes: 2 for bfloat16, 4 for float32; float32 is counted at half the speed (TF32).
+        number_bytes: 2 for bfloat16, 4 for float32.
         engine: vLLM or the like decodes; else transformers, in process.
     """
-    peak = device.tflops * 1e12 * 2 / number_bytes
+    peak = 1e12 * (device.tflops if number_bytes == 2 else device.float32_tflops)
     return Profile(
         flops=MFU * peak,
         decode_flops=DECODE_MFU * peak,

@@ -51,7 +51,7 @@ def make_sampler(way: Way, backend: Backend, weights: str, name: str, log: Path)
         log: file for a server's output.
 
     Raises:
-        ServerError: vLLM is not installed, or the endpoint's key is not in the environment.
+        ServerError: vLLM is not installed or does not start, or the endpoint's key is not in the environment.
     """
     limit, trusted = way.max_prompt_tokens, way.trust_remote_code
     match backend.kind:
@@ -84,6 +84,12 @@ def make_sampler(way: Way, backend: Backend, weights: str, name: str, log: Path)
                 )
             except ValueError as error:
                 raise ServerError(f"{name}: {error}") from error
+            except RuntimeError as error:  # the engine is a process of its own, and says in its lines what it lacks
+                raise ServerError(
+                    f"{name}: vLLM did not start: {error}",
+                    "read the engine's lines above. Less free memory than its share: lower gpu_memory of its backend. "
+                    "No room for one sequence of the model's whole context: engine: {max_model_len: 8192}, or the like",
+                ) from error
         case "server":
             from selfevolve.serving.served import ServedSampler
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from selfevolve.config import Recipe, load_recipe
 from selfevolve.round import initialise
 from selfevolve.rundir import RunDir, read_jsonl
 from selfevolve.sampling import KeyedSampler, Sampling, user
-from selfevolve.serving import ServerError
+from selfevolve.serving import Elsewhere, ServerError
 from selfevolve.stages import Context
 from selfevolve.testbed import exam
 from tests.sampling.fake_server import FakeServer
@@ -73,10 +74,11 @@ def test_a_worker_process_starts_no_server(
     command: Callable[..., list[str]],
     folders: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("RANK", "1")
     sampler: Any = context(on_servers(command())).sampler(folders["chat"], "solver", "solver")
-    assert sampler.processes[0].pid is None
+    assert isinstance(sampler, Elsewhere) and not list(tmp_path.glob("run-*/servers/*"))
 
 
 def test_an_endpoint_is_asked_before_a_stage(context: Callable[..., Context]) -> None:
@@ -100,6 +102,21 @@ def test_a_key_that_is_not_set(context: Callable[..., Context], monkeypatch: pyt
     words = "{kind: endpoint, base_urls: [http://127.0.0.1:9/v1], api_key_env: JUDGE_KEY}"
     with pytest.raises(ServerError, match="JUDGE_KEY is not set"):
         context(small("testbed/r_quest", f"backends.base={words}")).check()
+
+
+def test_vllm_that_does_not_start_says_what_to_set(
+    context: Callable[..., Context], folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: Any) -> None:
+        raise RuntimeError("Engine core initialization failed. See root cause above.")
+
+    on_gpu = types.SimpleNamespace(current_platform=types.SimpleNamespace(is_cpu=lambda: False))
+    vllm = types.SimpleNamespace(LLM=full, SamplingParams=None, platforms=on_gpu)
+    monkeypatch.setattr("selfevolve.sampling.vllm_sampler.load_vllm", lambda: vllm)
+    ctx = context(load_recipe("testbed/r_quest", ["backends.default.kind=vllm"]))
+    with pytest.raises(ServerError, match="solver: vLLM did not start: Engine core") as caught:
+        ctx.sampler(folders["chat"], "solver", "solver")
+    assert "gpu_memory" in caught.value.remedy and "max_model_len" in caught.value.remedy
 
 
 def test_vllm_that_is_not_installed(context: Callable[..., Context]) -> None:
