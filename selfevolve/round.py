@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from selfevolve import stages
+from selfevolve import serving, stages
 from selfevolve.config import accelerate_config_path
 from selfevolve.errors import UserError
 from selfevolve.machines import meeting
@@ -82,6 +82,7 @@ def _run(ctx: Context, name: str, folder: Path, counts: dict[str, Any]) -> None:
     if ctx.recipe.launcher == "inline":
         with out_of_memory_is_clear(name, ctx.recipe, training=True):
             counts.update(TRAINING[name](ctx, folder))
+        serving.close([])  # a trainer holds itself in cycles: its weights would stay beside the next stage's models
         return
     from selfevolve.train.launch import LaunchError, launch
 

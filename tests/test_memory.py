@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from selfevolve import stage_main
+from selfevolve import serving, stage_main
 from selfevolve.config import load_recipe
 from selfevolve.errors import UserError
 from selfevolve.round import TRAINING, first_failure, stage, train_stage
@@ -162,3 +164,42 @@ def test_only_the_main_process_holds_the_frozen_models_of_the_reward(
     if not loaded:
         with pytest.raises(RuntimeError, match="base lives in the main process"):
             found["1"].sample([], Sampling())
+
+
+class Model:
+    """Stands for a sampler, or a trainer that holds itself."""
+
+    me: Any = None
+
+
+def test_a_closed_model_is_gone_before_memory_goes_back_to_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    models = [Model(), Model()]
+    seen, left = [weakref.ref(model) for model in models], []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: left.append(sum(ref() is not None for ref in seen)))
+    samplers: Any = models
+    del models
+    serving.close(samplers)
+    assert left == [0] and samplers == []
+
+
+def test_the_trainer_is_gone_when_its_stage_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def trained(*_: object) -> dict[str, Any]:
+        trainer = Model()
+        trainer.me = trainer
+        made.append(weakref.ref(trainer))
+        return {}
+
+    monkeypatch.setitem(TRAINING, "solver", trained)
+    run = RunDir.create(tmp_path / "run", load_recipe("testbed/r_quest", SMALL))
+    gc.disable()
+    try:
+        with run.lock():
+            train_stage(Context(run, 1), "solver")
+        assert made[0]() is None
+    finally:
+        gc.enable()

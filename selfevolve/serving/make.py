@@ -126,16 +126,19 @@ def check(sampler: Sampler) -> None:
 
 def close(samplers: list[Sampler]) -> None:
     """Stop servers, shut engines down, and give a GPU's memory back; the samplers are of no use after."""
-    for sampler in samplers:
-        if (end := getattr(sampler, "close", None)) is not None:
-            end()
-        elif (core := _core_of(sampler)) is not None:
-            core.shutdown()
-    samplers.clear()
+    while samplers:  # a name here that outlived the loop would keep the last model, and so its memory
+        _end(samplers.pop())
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def _end(sampler: Sampler) -> None:
+    if (end := getattr(sampler, "close", None)) is not None:
+        end()
+    elif (core := _core_of(sampler)) is not None:
+        core.shutdown()
 
 
 def _core_of(sampler: Sampler) -> Any:
