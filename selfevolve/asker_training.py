@@ -88,6 +88,7 @@ def _train_and_measure(settings: AskerTraining, out: Path, models: _Models, prog
     trained = out / CHECKPOINT
     if not trained.is_dir():
         _train(settings, out, models, exam, progress)
+        serving.close([])  # the trainer holds itself in cycles, and its weights a GPU's memory
     rows = [row for row in _read(out / EVALUATION) if row.get("step", settings.steps) < settings.steps]
     if not rows:
         raise DamagedFileError(f"{out / EVALUATION} holds no measurement from before training", _REMEDY.format(out))
