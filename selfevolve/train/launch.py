@@ -89,7 +89,8 @@ def refuse_missing_gpus(processes: int) -> None:
     if processes > (seen := torch.cuda.device_count()):
         raise LaunchError(
             f"{processes} training processes on this machine need a GPU each, and torch sees {seen}",
-            "Lower processes (selfevolve resume RUN processes=N), or let CUDA_VISIBLE_DEVICES name more GPUs.",
+            "Lower processes (selfevolve resume RUN processes=N), let CUDA_VISIBLE_DEVICES name more GPUs, or hide all "
+            "of them (CUDA_VISIBLE_DEVICES=) to train on CPUs.",
         )
 
 
