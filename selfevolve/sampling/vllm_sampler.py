@@ -8,12 +8,14 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import multiprocessing
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from selfevolve.sampling._derive import draw_seed
+from selfevolve.sampling._guard import Guard
 from selfevolve.sampling.protocol import FinishReason, Prompt, Reply, Sampling
 from selfevolve.sampling.transformers_sampler import Formatter
 
@@ -74,12 +76,24 @@ class VllmSampler:
         if vllm.platforms.current_platform.is_cpu():
             # a seeded prompt that is read in parts ends the engine there: "CPU Generator does not use offset"
             options.setdefault("enable_chunked_prefill", False)
+        before = {child.pid for child in multiprocessing.active_children()}
         self.engine: Any = vllm.LLM(model=str(model), **options) if by_path else model
+        # the engine's own process does not notice that this one was killed, and would keep its memory
+        own = [child.pid for child in multiprocessing.active_children() if child.pid not in before and child.pid]
+        self._guard = Guard(own) if own else None
         self.name = name or (str(model) if by_path else type(model).__name__)
         self.formatter = Formatter(self.engine.get_tokenizer(), template_options)
         self.format = self.formatter.format
         self.max_prompt_tokens = max_prompt_tokens
         logger.info("%s: prompts in %s format, engine vLLM %s", self.name, self.format.value, _version(vllm))
+
+    def close(self) -> None:
+        """Shut the engine down; the sampler is of no use after."""
+        core = getattr(getattr(self.engine, "llm_engine", None), "engine_core", None)
+        if core is not None:
+            core.shutdown()
+        if self._guard is not None:
+            self._guard.end()
 
     @property
     def identity(self) -> str:

@@ -215,6 +215,20 @@ def test_prompts_that_do_not_fit_and_a_deadline(server: vllm_real.Server, engine
 # a real model, its end token named in the configs only and not by the tokenizer
 
 
+def test_the_engine_ends_with_a_process_that_is_killed(
+    start_engine: Callable[..., vllm_real.Engine], folder: Path, tmp_path: Path
+) -> None:
+    import psutil
+
+    engine = start_engine(vllm_real.picky_copy(folder, tmp_path / "other"), CONTEXT)
+    own = psutil.Process(engine.process.pid).children(recursive=True)
+    cores = [child for child in own if "EngineCore" in " ".join(child.cmdline())]
+    assert cores
+    engine.process.kill()
+    _, alive = psutil.wait_procs(own, timeout=60)
+    assert alive == []
+
+
 @pytest.mark.skipif(not vllm_real.REAL_MODEL, reason=vllm_real.NO_MODEL)
 def test_a_real_model_greedy(start_server: Callable[..., vllm_real.Server]) -> None:
     torch = pytest.importorskip("torch")
