@@ -11,7 +11,7 @@ from typing import Any
 
 from selfevolve.config.backends import Backend
 from selfevolve.sampling import KeyedSampler, Prompt, Reply, Sampler, Sampling
-from selfevolve.serving.process import ServerError
+from selfevolve.serving.process import ServerError, without_launcher
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,14 @@ def make_sampler(way: Way, backend: Backend, weights: str, name: str, log: Path)
             if backend.gpu_memory is not None:
                 engine["gpu_memory_utilization"] = backend.gpu_memory
             try:
-                return VllmSampler(
-                    weights,
-                    name=name,
-                    engine=engine | backend.engine,
-                    max_prompt_tokens=limit,
-                    trust_remote_code=trusted,
-                )
+                with without_launcher():
+                    return VllmSampler(
+                        weights,
+                        name=name,
+                        engine=engine | backend.engine,
+                        max_prompt_tokens=limit,
+                        trust_remote_code=trusted,
+                    )
             except ValueError as error:
                 raise ServerError(f"{name}: {error}") from error
             except RuntimeError as error:  # the engine is a process of its own, and says in its lines what it lacks

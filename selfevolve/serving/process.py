@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -55,13 +56,30 @@ def command_line(backend: Backend, model: str, dtype: str, port: int, trusted: b
 
 def server_environment(base: Mapping[str, str], devices: str | None, python: str | None) -> dict[str, str]:
     """Return a server's environment: ours without what a launcher told us, its devices, its interpreter's programs."""
-    result = {n: v for n, v in base.items() if n not in LAUNCHER and not n.startswith(LAUNCHER_PREFIXES)}
+    result = {n: v for n, v in base.items() if not _of_launcher(n)}
     result["PYTHONUNBUFFERED"] = "1"
     if devices is not None:
         result["CUDA_VISIBLE_DEVICES"] = devices
     if python is not None and os.path.dirname(python):  # engines call compilers and tools of their own environment
         result["PATH"] = os.pathsep.join(filter(None, [os.path.dirname(python), result.get("PATH")]))
     return result
+
+
+def _of_launcher(variable: str) -> bool:
+    return variable in LAUNCHER or variable.startswith(LAUNCHER_PREFIXES)
+
+
+@contextmanager
+def without_launcher() -> Iterator[None]:
+    """Hide what a launcher told this process, for an engine that starts processes of its own in the block.
+
+    torch's launcher says that it keeps the store where processes meet: an engine would wait for one at its own address.
+    """
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if _of_launcher(name)}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
 
 
 def free_port(host: str) -> int:

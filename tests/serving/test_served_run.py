@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,6 +118,31 @@ def test_vllm_that_does_not_start_says_what_to_set(
     with pytest.raises(ServerError, match="solver: vLLM did not start: Engine core") as caught:
         ctx.sampler(folders["chat"], "solver", "solver")
     assert "gpu_memory" in caught.value.remedy and "max_model_len" in caught.value.remedy
+
+
+def test_an_engine_in_process_is_not_told_what_the_launcher_said(
+    context: Callable[..., Context], folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process under torch's launcher (fsdp2.yaml, processes=1): the engine would wait for a store of the launcher's."""
+    from tests.sampling import fake_vllm
+
+    said = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "29500", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    seen: list[dict[str, str]] = []
+    vllm = fake_vllm.module(None)
+
+    def start(**_: Any) -> Any:
+        seen.append({name: os.environ[name] for name in said if name in os.environ})
+        raise RuntimeError("seen enough")
+
+    vllm.LLM = start
+    monkeypatch.setattr("selfevolve.sampling.vllm_sampler.load_vllm", lambda: vllm)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ServerError):
+        context(load_recipe("testbed/r_quest", ["backends.default.kind=vllm"])).sampler(
+            folders["chat"], "solver", "solver"
+        )
+    assert seen == [{}] and all(os.environ[name] == value for name, value in said.items())
 
 
 def test_vllm_that_is_not_installed(context: Callable[..., Context]) -> None:
