@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from selfevolve.sampling.weights import refuse_pickled, warn_remote_code
 logger = logging.getLogger(__name__)
 
 _TAIL = 12  # tokens at the end of a prompt that can hold the mark of a thinking block
+_WORDS = "selfevolve-words-here"  # found again in what a template renders
 _OPENING = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
 
 
@@ -74,6 +76,24 @@ class Formatter:
         table = dict(zip(distinct, encoded, strict=True))
         return [table[prompt] for prompt in prompts]
 
+    @cached_property
+    def turn_end(self) -> int | None:
+        """The control token that the chat template writes right behind an assistant's words, None without one.
+
+        Base models come with a template and an end token that is not the template's: a policy that ends its turn as
+        the template does would go on until the limit.
+        """
+        if self.format is PromptFormat.PLAIN:
+            return None
+        turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _WORDS}]
+        try:
+            text = self.tokenizer.apply_chat_template(turns, tokenize=False, **self.template_options)
+        except Exception:  # a template may refuse these turns, and raises what it likes
+            return None
+        behind = self.tokenizer(text.partition(_WORDS)[2], add_special_tokens=False)["input_ids"]
+        control = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values()}
+        return behind[0] if behind and behind[0] in control else None
+
     def opened(self, prompt: Sequence[int]) -> str:
         """Return the mark of a thinking block that a prompt of token ids ends with, or "" where it opens none.
 
@@ -88,12 +108,14 @@ class Formatter:
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Return every id that ends a reply: those of the model's generation config and the tokenizer's, sorted."""
+    """Return every id that ends a reply, sorted: of the model's generation config, the tokenizer, the chat template."""
     found: set[int] = set()
     for value in (model.generation_config.eos_token_id, model.config.get_text_config().eos_token_id):
         found.update([value] if isinstance(value, int) else value or [])
     if tokenizer.eos_token_id is not None:
         found.add(tokenizer.eos_token_id)
+    if (end := Formatter(tokenizer).turn_end) is not None:
+        found.add(end)
     if not found:
         raise ValueError("neither the model nor the tokenizer names an end token; set eos_token in the tokenizer")
     return tuple(sorted(found))

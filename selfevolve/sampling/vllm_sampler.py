@@ -152,6 +152,7 @@ class VllmSampler:
                 top_k=sampling.top_k if sampling.top_k > 0 else -1,
                 max_tokens=sampling.max_tokens,
                 seed=seed,
+                **({} if self.formatter.turn_end is None else {"stop_token_ids": [self.formatter.turn_end]}),
             )
             for seed in seeds
         ]

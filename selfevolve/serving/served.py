@@ -260,9 +260,15 @@ class ServedSampler:
             total_seconds=seconds,
             max_retries=RETRIES,
             backoff_seconds=BACKOFF,
-            extra_body={} if self.backend.command else {"return_token_ids": True},  # each reply's own count
+            extra_body={} if self.backend.command else self._vllms_own(),
         )
         return HttpSampler(endpoint, self.name)
+
+    def _vllms_own(self) -> dict[str, Any]:
+        """Return the fields of a request that vLLM knows beside OpenAI's."""
+        end = self.formatter.turn_end
+        counts: dict[str, Any] = {"return_token_ids": True}  # each reply's own number of tokens
+        return counts if end is None else counts | {"stop_token_ids": [end]}
 
     def _late(self, said: str) -> ServerError:
         tails = "\n".join(f"{process.log}:\n{process.tail()}" for process in self.processes)

@@ -17,6 +17,7 @@ class SamplingParams:
     top_k: int = 0
     max_tokens: int | None = 16
     seed: int | None = None
+    stop_token_ids: list[int] | None = None
 
     def __post_init__(self) -> None:
         if self.temperature < 1e-5 and self.n > 1:

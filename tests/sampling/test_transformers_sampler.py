@@ -18,7 +18,7 @@ from scipy import stats  # noqa: E402
 from transformers import TopKLogitsWarper, TopPLogitsWarper  # noqa: E402
 
 from selfevolve.sampling.drawing import choose, token_probabilities, uniforms  # noqa: E402
-from selfevolve.sampling.transformers_sampler import PromptFormat, TransformersSampler  # noqa: E402
+from selfevolve.sampling.transformers_sampler import Formatter, PromptFormat, TransformersSampler, end_ids  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,6 +43,37 @@ def tokenizer() -> Any:
 def some_prompts(count: int, seed: int = 0, longest: int = 30) -> list[Prompt]:
     rng = random.Random(seed)
     return [user(" ".join(f"w{rng.randrange(60)}" for _ in range(rng.randint(2, longest)))) for _ in range(count)]
+
+
+def ending(tokenizer: Any) -> Any:
+    """Give a tokenizer a template that ends an assistant's turn with a control token of its own, not its end token."""
+    tokenizer.add_special_tokens({"additional_special_tokens": ["w5"]})
+    tokenizer.chat_template = (
+        "{{ messages[0]['content'] }}{% if messages | length > 1 %} {{ messages[1]['content'] }} w5{% endif %}"
+    )
+    return tokenizer
+
+
+def test_a_reply_ends_where_the_template_ends_a_turn() -> None:
+    """As of base models that come with a template: their end token is another one."""
+    tokenizer = ending(tiny_tokenizer(20))
+    end = tokenizer.convert_tokens_to_ids("w5")
+    assert Formatter(tokenizer).turn_end == end != tokenizer.eos_token_id
+    model = tiny_model(words=20)
+    assert end in end_ids(model, tokenizer) and end not in end_ids(model, tiny_tokenizer(20))
+    sampler = TransformersSampler(model, tokenizer, device="cpu")
+    (drawn,) = sampler.sample_ids(sampler.formatter.ids([user("w1")]), Sampling(n=200, max_tokens=20, seed=1), keys=[0])
+    ended = [c for c in drawn if end in c.ids]
+    assert len(ended) > 20 and all(c.stopped and c.ids.index(end) == len(c.ids) - 1 for c in ended)
+
+
+@pytest.mark.parametrize(
+    "template", [None, "{{ messages[0]['content'] }} {{ messages[-1]['content'] }}", "{{ raise_exception('no') }}"]
+)
+def test_a_template_without_such_a_token_adds_none(template: str | None) -> None:
+    tokenizer = tiny_tokenizer(20)
+    tokenizer.chat_template = template
+    assert Formatter(tokenizer).turn_end is None
 
 
 @pytest.mark.parametrize(

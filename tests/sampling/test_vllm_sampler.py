@@ -68,6 +68,20 @@ def test_plain_format_and_a_loaded_engine(vllm: Any) -> None:
     assert '"format": "plain"' in sampler.identity
 
 
+def test_a_reply_ends_where_the_template_ends_a_turn(vllm: Any) -> None:
+    sampler = VllmSampler("m")
+    tokenizer = sampler.formatter.tokenizer
+    given: list[dict[str, Any]] = []
+    inner = sampler._params
+    sampler._params = lambda **keys: given.append(keys) or inner(**keys)
+    sampler.sample([user("w1")], Sampling(max_tokens=5))
+    tokenizer.add_special_tokens({"additional_special_tokens": ["w5"]})
+    tokenizer.chat_template = "{{ messages[0]['content'] }} {{ messages[-1]['content'] }} w5"
+    del sampler.formatter.turn_end  # found once; the template is another one now
+    sampler.sample([user("w1")], Sampling(max_tokens=5))
+    assert [keys.get("stop_token_ids") for keys in given] == [None, [tokenizer.convert_tokens_to_ids("w5")]]
+
+
 def test_a_thinking_block_that_the_template_opens_stands_before_the_reply(vllm: Any) -> None:
     sampler = VllmSampler("m")
     tokenizer = sampler.formatter.tokenizer

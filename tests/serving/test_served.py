@@ -364,3 +364,13 @@ def test_an_exposed_server_is_warned_of(folders: dict[str, str], command: Comman
         sampler.sample(PROMPTS[:1], DRAW)
         assert sampler.processes[0].url.startswith("http://127.0.0.1:")
     assert "listens on 0.0.0.0, where others can reach it" in caplog.text
+
+
+def test_vllm_is_told_where_the_template_ends_a_turn(folders: dict[str, str], tmp_path: Path) -> None:
+    made = ServedSampler(Backend(kind="server"), folders["chat"], "solver", tmp_path / "log", dtype="float32")
+    assert made._connected().endpoint.extra_body == {"return_token_ids": True}  # its template writes no such token
+    made.formatter.__dict__["turn_end"] = 7
+    assert made._connected().endpoint.extra_body == {"return_token_ids": True, "stop_token_ids": [7]}
+    with serving(folders["chat"], ["engine"], tmp_path / "log") as other:  # another engine may refuse fields
+        other.formatter.__dict__["turn_end"] = 7
+        assert other._connected().endpoint.extra_body == {}
