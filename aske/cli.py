@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from aske.command_line import USERS_FILES, parse
 from aske.errors import AskeError
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
-# of a system call on a path: what is there, or may be done there, is the user's to mend
-USERS_FILES = (
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
-    *(errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP),
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; a user's mistake is printed without a traceback."""
-    parser = _parser()
-    arguments, rest = parser.parse_known_args(argv)
-    # argparse ends a list of positional arguments at the first option; overrides may stand behind one
-    late = [text for text in rest if "=" in text and not text.startswith("-")]
-    if late != rest or (late and not hasattr(arguments, "overrides")):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if late:
-        arguments.overrides = [*arguments.overrides, *late]
+    arguments = parse(_parser(), argv)
     call: Callable[[argparse.Namespace], int] = arguments.call
     try:
         return call(arguments)

@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from aske._yaml import parse_yaml
 from aske.errors import AskeError
 from aske.game import Rules
+from aske.yaml12 import parse_yaml
 from selfevolve.sampling import Sampling
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aske.command_line import USERS_FILES, parse
 from selfevolve import __version__
 from selfevolve.errors import UserError
 
@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_USAGE = 2  # argparse's own
 EXIT_INTERRUPTED = 130
-# of a system call on a path: what is there, or may be done there, is the user's to mend
-USERS_FILES = (
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
-    *(errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP),
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; a `UserError` is printed without a traceback."""
-    arguments = _arguments(argv)
+    arguments = parse(_parser(), argv)
     try:
         done = arguments.call(arguments)
         return int(done)
@@ -47,18 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if remedy:
             print(f"  -> {remedy}", file=sys.stderr)
         return EXIT_FAILED
-
-
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _parser()
-    arguments, rest = parser.parse_known_args(argv)
-    # argparse ends a list of positional arguments at the first option; overrides may stand behind one
-    late = [text for text in rest if "=" in text and not text.startswith("-")]
-    if late != rest or (late and not hasattr(arguments, "overrides")):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if late:
-        arguments.overrides = [*arguments.overrides, *late]
-    return arguments
 
 
 def _told(error: Exception) -> tuple[str, str] | None:

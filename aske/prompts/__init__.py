@@ -12,8 +12,8 @@ from typing import Literal
 
 import yaml
 
-from aske._yaml import parse_yaml
 from aske.errors import AskeError
+from aske.yaml12 import parse_yaml
 from selfevolve.sampling import Message, Prompt, user
 
 SHIPPED = ("standard", "testbed")

@@ -11,23 +11,10 @@ from typing import Any
 
 import yaml
 
+from aske.yaml12 import resolve_scalars
 from selfevolve.errors import ConfigError
 
 KeyPath = tuple[str, ...]
-
-_SCALARS = (
-    ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
-    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), "-+0123456789"),
-    (
-        "tag:yaml.org,2002:float",
-        re.compile(
-            r"^(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
-            r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-        ),
-        "-+0123456789.",
-    ),
-    ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), "~nN\0"),
-)
 
 
 class _Loader(yaml.SafeLoader):
@@ -40,10 +27,8 @@ class _Dumper(yaml.SafeDumper):
     """The safe dumper that quotes text which either `_Loader` or a reader of YAML 1.1 would take for something else."""
 
 
-for _tag, _pattern, _first in _SCALARS:
-    for _class in (_Loader, _Dumper):
-        # "\0" stands for the empty scalar, which PyYAML files under ""
-        _class.add_implicit_resolver(_tag, _pattern, [c if c != "\0" else "" for c in _first])
+resolve_scalars(_Loader)
+resolve_scalars(_Dumper)
 
 
 def parse_value(text: str) -> Any:

@@ -138,11 +138,3 @@ def close(samplers: list[Sampler]) -> None:
 def _end(sampler: Sampler) -> None:
     if (end := getattr(sampler, "close", None)) is not None:
         end()
-    elif (core := _core_of(sampler)) is not None:
-        core.shutdown()
-
-
-def _core_of(sampler: Sampler) -> Any:
-    """Return the engine process of an in-process vLLM, None where there is none."""
-    engine = getattr(getattr(sampler, "engine", None), "llm_engine", None)
-    return getattr(engine, "engine_core", None)

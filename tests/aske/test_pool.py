@@ -342,7 +342,7 @@ def test_the_estimate_by_hand():
 
 
 def test_settings_are_read_as_yaml_1_2_and_no_key_stands_twice(tmp_path):
-    from aske._yaml import parse_yaml
+    from aske.yaml12 import parse_yaml
 
     read = {
         "2e-6": 2e-6,

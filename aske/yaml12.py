@@ -30,18 +30,26 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-for _tag, _pattern, _first in (
-    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+SCALARS = (  # tag, pattern, first characters ("" is that of the empty scalar)
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
     (
         "float",
         r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
         r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-        "-+0123456789.",
+        list("-+0123456789."),
     ),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first))
+)
+
+
+def resolve_scalars(reader: type[Any]) -> None:
+    """Add YAML 1.2's plain scalars to a loader or dumper of PyYAML; a loader starts without resolvers of its own."""
+    for tag, pattern, first in SCALARS:
+        reader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), first)
+
+
+resolve_scalars(_Loader)
 
 
 def parse_yaml(text: str) -> Any:
